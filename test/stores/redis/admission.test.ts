@@ -36,7 +36,7 @@ test('thousands of readers are admitted in order, some hundreds at a time, and n
   await releaseAll(readers)
 })
 
-test('who was admitted goes on with it when the client that released is gone', async () => {
+test('an admitted ticket goes on with its admission when the client that released is gone', async () => {
   const gone = redisStore(newClient(server.url))
   const writer = ticket({ key: 'orphans' })
   fenceOf(await gone.acquire(writer))
@@ -67,7 +67,7 @@ test.each([
   const readers = Array.from({ length: 500 }, () => ticket({ key, limit: UNLIMITED }))
   await acquireAll([writer, ...readers])
   await end(store, writer)
-  // Looked at, not asked again: whoever asks admits the next of them.
+  // The test reads the room, because a request of a ticket would admit the next ones.
   await until('all are admitted', async () => {
     const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count: 1 })
     return rooms[0]?.holders.length === readers.length
@@ -75,7 +75,7 @@ test.each([
   await Promise.all(readers.map((each) => store.release(releaseOf(each))))
 })
 
-test('thousands of waiters that never came back do not keep back who waits behind them', async () => {
+test('thousands of waiters that never came back do not hold up the waiters behind them', async () => {
   const [holder, last] = [ticket({ key: 'dead' }), ticket({ key: 'dead' })]
   const dead = Array.from({ length: 1000 }, () => ticket({ key: 'dead', patienceMs: 100 }))
   await acquireAll([holder, ...dead, last])
@@ -101,7 +101,7 @@ function expireAnd(
   }
 }
 
-/** Takes no place in the queue. */
+/** A ticket that takes no place in the queue. */
 function stranger(key: string): Ticket {
   return ticket({ key, patienceMs: 0 })
 }
@@ -115,7 +115,10 @@ async function releaseAll(tickets: readonly Ticket[]): Promise<void> {
   expect(await server.command('DBSIZE')).toBe(1)
 }
 
-/** How many were admitted in each step of the server: their fences follow each other, and time passes until the next. */
+/**
+ * How many tickets were admitted in each step of the server. Their fences follow each other, and time passes until the
+ * next step.
+ */
 function stepsOf(fences: readonly bigint[]): number[] {
   const steps: number[] = []
   fences.forEach((fence, index) => {

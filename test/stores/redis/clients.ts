@@ -6,7 +6,7 @@ import type { IoredisClient, NodeRedisClient } from '../../../src/stores/redis/i
 
 export type Client = IoredisClient | NodeRedisClient
 
-/** The clients a user may bring. None of them is connected, and none needs to be. */
+/** The clients that a user may pass. None of them is connected, and none needs to be. */
 export const clients: Readonly<Record<string, (url: string) => Client>> = {
   'ioredis 5': newClient,
   'ioredis 6': (url) => new Redis6(url, { lazyConnect: true }),
@@ -14,7 +14,7 @@ export const clients: Readonly<Record<string, (url: string) => Client>> = {
   'redis 6': (url) => createClient6({ url }),
 }
 
-/** Any of them, where it does not matter which. */
+/** A client of any kind, for tests that do not depend on the kind. */
 export function newClient(url: string): Client {
   return new Redis(url, { lazyConnect: true })
 }

@@ -2,8 +2,9 @@ import { Redis } from 'ioredis'
 import type { IoredisClient, IoredisConnection } from '../../../src/stores/redis/index.ts'
 
 /**
- * A client through which the scripts of the store see a time that the test sets: the line that asks the server is another
- * one, and everything else is as it is. Without EVALSHA, because the names of the scripts are no longer theirs.
+ * A client that lets the scripts of the store see a time that the test sets. It replaces the line of a script that asks
+ * the server for the time, and changes nothing else. It sends no EVALSHA, because the SHA-1 of a changed script is
+ * another one.
  */
 export function clockClient(
   url: string,

@@ -24,7 +24,8 @@ test('fences rise on every way they are given, however far the clock of the serv
   }
   for (const backMs of [0, 0, 3_600_000, 3_600_000, 7_200_000, 0]) {
     await client.setTime(startMs - backMs)
-    // One, many in one tick, from one to the next, several at once, and by an eviction.
+    // Fences come on several ways: to a lone ticket, to several tickets of one tick, by a hand-over, to several holders
+    // at once, and by an eviction.
     const [alone, next, end] = [ticket(), ticket(), ticket()]
     const readers = [1, 2, 3].map(() => ticket({ limit: 9 }))
     note([fenceOf(await store.acquire(alone))])
@@ -38,7 +39,7 @@ test('fences rise on every way they are given, however far the clock of the serv
     for (const { key, id } of readers) await store.evict({ key, id, reason: 'stuck' })
     note([fenceOf(await store.acquire(end))])
     for (const each of [end, ...others]) await store.release(releaseOf(each))
-    // No more than was given is used up.
+    // The server has used up only the fences that it gave.
     expect(await server.command('GET', 'holdfast:fence')).toBe(String(last))
   }
   await store.close()

@@ -5,7 +5,7 @@ import type { Locks } from '../../../src/index.ts'
 export interface Crew {
   /** How many times the key was held so far. */
   readonly turns: number
-  /** Ends the work and the locks. Fails if two held the key at once, or if the fences did not rise. */
+  /** Ends the work and the locks. Fails if two of the calls held the key at once, or if the fences did not rise. */
   stop(): Promise<void>
 }
 

@@ -33,7 +33,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
     await store.close()
   })
 
-  test('one that it has is used, also after the connection was lost', async () => {
+  test('a database that the server has is used, also after the connection was lost', async () => {
     await server.command('FLUSHALL')
     const store = redisStore(newClient(`${server.url}/7`))
     for (let round = 0; round < 3; round += 1) {
@@ -130,7 +130,7 @@ describe('a url', () => {
   })
 })
 
-test('the master that Sentinels know is asked for the database, and they are not', async () => {
+test('the master that Sentinels know is asked for the database, and the Sentinels are not', async () => {
   await using group = await startSentinels()
   const [master] = group.servers as [RedisServer]
   const locks = await connect(group.url.replace(/(\/mymaster)?(\/\d*)?$/, `/${group.name}/6`))

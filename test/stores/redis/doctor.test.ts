@@ -7,7 +7,7 @@ import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { readProjectFile } from '../../tidy/project.ts'
 
 describe('the doctor, about a Redis server', () => {
-  test('finds nothing wrong with one that keeps every grant and evicts nothing', async () => {
+  test('finds nothing wrong with a server that keeps every grant and evicts nothing', async () => {
     await using server = await startRedis({ appendOnly: true })
     const { store, verdict, findings } = await diagnose(server.url)
     expect({ store, verdict }).toEqual({ store: 'redis', verdict: 'ok' })
@@ -65,14 +65,14 @@ describe('the doctor, about a Redis server', () => {
       /part of a cluster/,
     ],
   ]
-  test.each(wrong)('tells of one that %s', async (_, args, expected, text) => {
+  test.each(wrong)('reports a server that %s', async (_, args, expected, text) => {
     await using server = await startRedis({ args })
     const { verdict, findings } = await diagnose(server.url)
     expect(findings).toContainEqual({ ...expected, text: expect.stringMatching(text) })
     if (expected.verdict === 'problem') expect(verdict).toBe('problem')
   })
 
-  test('tells of a replica, and whom it follows', async () => {
+  test('reports a replica, and the server that it follows', async () => {
     await using server = await startRedis()
     await using replica = await startRedis({ replicaOf: server })
     const { findings } = await diagnose(replica.url)
@@ -108,7 +108,7 @@ describe('the doctor, about a Redis server', () => {
     ['-publish', 'publishing', 'warning', /Grant it \+publish/],
     ['resetchannels', 'publishing', 'warning', /Grant it \+publish/],
     ['resetchannels', 'messages', 'warning', /^Waiters cannot be woken/],
-  ])('tells of a user with %s', async (change, check, verdict, text) => {
+  ])('reports a user with %s', async (change, check, verdict, text) => {
     await using server = await startRedis()
     const { findings } = await diagnose(await user(server, change))
     expect(findings).toContainEqual({ check, verdict, text: expect.stringMatching(text) })
@@ -141,7 +141,7 @@ describe('the doctor, about a Redis server', () => {
 })
 
 describe('the doctor, about Sentinels', () => {
-  test('looks at each of them, at the master and at its replicas', async () => {
+  test('looks at each Sentinel, at the master and at its replicas', async () => {
     await using group = await startSentinels()
     const [master, replica] = group.servers as [RedisServer, RedisServer]
     const at = (server: RedisServer | undefined): string => `127.0.0.1:${server?.port}`
@@ -237,7 +237,7 @@ const WELL = {
   rdb_last_bgsave_status: 'ok',
 }
 
-// What cannot be had here: other versions, a clock of its own, a disk that fails.
+// These cases need servers that a test cannot start: other versions, a clock of its own, a disk that fails.
 test.each([
   [{}, {}, undefined, undefined],
   [{ redis_version: '6.2.0' }, {}, undefined, undefined],
@@ -284,7 +284,7 @@ function textOf(findings: readonly Finding[], check: string): string | undefined
   return findings.find((finding) => finding.check === check)?.text
 }
 
-/** The user of the documentation, and what is changed about it. */
+/** Makes the user of the documentation, with these changes. */
 async function user(server: RedisServer, ...changes: string[]): Promise<string> {
   const [, rights = ''] =
     /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []

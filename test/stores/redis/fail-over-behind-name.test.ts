@@ -7,7 +7,10 @@ import { startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from './clients.ts'
 
-/** A name in front of the primary, as of a proxy or a service of Kubernetes: it decides where new connections go. */
+/**
+ * A name in front of the primary, as a proxy or a service of Kubernetes has it. The name decides where new connections
+ * go.
+ */
 async function startName(port: number) {
   const name = { target: port, port: 0 }
   const server = createServer((client) => {
@@ -25,7 +28,10 @@ async function startName(port: number) {
   return name
 }
 
-/** `before` was connected before the fail-over: its requests go to the new primary, and its messages come from the old one, which follows it. */
+/**
+ * `before` was connected before the fail-over. Its requests go to the new primary. Its messages come from the old
+ * primary, which follows the new one.
+ */
 async function failedOver() {
   const old = await startRedis()
   const next = await startRedis({ replicaOf: { port: old.port } })
@@ -38,14 +44,14 @@ async function failedOver() {
     ttl: '30s',
     wait: '60s',
   })
-  // Warm: it has listened, and its subscription flows.
+  // A first hand-over, so that `before` has listened and its subscription flows.
   const blocker = await before.acquire('warm')
   const warm = before.acquire('warm')
   await pause(300)
   await blocker.release()
   await (await warm).release()
 
-  // Fail-over: the new primary, and the old one follows it. Its connections stay.
+  // The fail-over: `next` becomes the primary, and the old primary follows it. The old primary's connections stay.
   await next.command('REPLICAOF', 'NO', 'ONE')
   await old.command('REPLICAOF', '127.0.0.1', next.port)
   await until('the old one follows', async () =>
@@ -71,7 +77,7 @@ test('a living waiter whose messages come by way of a replica (after a failover 
     return lease
   })
   await pause(1000)
-  // Others come and go, always one behind.
+  // Other waiters come and go; always one of them is queued behind.
   while (!over && performance.now() - startedAt < 20_000) {
     const following = after.acquire('k')
     await pause(20)
@@ -85,7 +91,8 @@ test('a living waiter whose messages come by way of a replica (after a failover 
     held = winner.lease
   }
   await held.release()
-  // It is passed over until it asks, two seconds after it came at the latest, and not again.
+  // Other waiters pass the waiter until it asks, which is two seconds after it came at the latest. After that none
+  // passes it.
   expect(over && performance.now() - startedAt).toBeLessThan(8_000)
 })
 

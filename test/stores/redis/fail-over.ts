@@ -5,8 +5,8 @@ import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 /**
- * A holder and a waiter whose room was replicated before its master fails: the store learns of the new master at once, both
- * keep their places, and the next fence is higher.
+ * Plays a fail-over with a holder and a waiter whose room was replicated before. The store learns of the new master at
+ * once, both keep their places, and the next fence is higher.
  */
 export async function keepsPlaces(
   store: Store,
@@ -29,7 +29,10 @@ export async function keepsPlaces(
   await store.release(releaseOf(waiter))
 }
 
-/** Starts to listen for the loss of a lease. The function that it returns waits until the store is known to have forgotten it. */
+/**
+ * Listens for the loss of a lease. The function that it returns waits until the lease was lost because the store has
+ * forgotten it.
+ */
 export function hearsReset({ signal }: Lease): () => Promise<void> {
   let reason: unknown
   signal.addEventListener('abort', () => {
@@ -41,7 +44,7 @@ export function hearsReset({ signal }: Lease): () => Promise<void> {
   }
 }
 
-/** The answer of the store, once it gives one. */
+/** The store's answer, once it gives one. */
 export async function answered<T>(ask: () => T | Promise<T>): Promise<T> {
   return (await until('the store answers again', async () => {
     try {

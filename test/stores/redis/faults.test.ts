@@ -29,7 +29,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
     await store.close()
   })
 
-  test('scripts that are flushed while they are in use are known again, and nobody notices', async () => {
+  test('scripts that are flushed while they are in use are loaded again, and no call fails', async () => {
     const store = redisStore(newClient(server.url))
     let fence = 0n
     for (let round = 0; round < 100; round += 1) {
@@ -45,7 +45,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
     await store.close()
   })
 
-  test('a server that is away fails requests soon, and is found again by itself', async () => {
+  test('a server that is away fails requests soon, and the store finds it again by itself', async () => {
     await using mortal = await startRedis()
     const store = redisStore(newClient(mortal.url))
     const mine = ticket()
@@ -63,7 +63,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
     await store.close()
   })
 
-  test('wakes flow again after the connection was lost, and everything is asked again once they do', async () => {
+  test('wakes flow again after the connection was lost, and then the store asks for everything again', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const store = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`))
     const wakes: Wake[] = []
@@ -82,7 +82,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
     for (const view of [store, other]) await view.close()
   })
 
-  test('a connection that stays silent is replaced, and what it owed is rejected', async () => {
+  test('a connection that stays silent is replaced, and its open requests are rejected', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const store = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`))
     const mine = ticket({ key: 'silent' })
@@ -122,7 +122,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
   })
 })
 
-/** What it resolves with, or undefined. */
+/** The answer, or undefined if it rejects. */
 async function settled<T>(answer: T | Promise<T>): Promise<T | undefined> {
   try {
     return await answer
@@ -131,7 +131,7 @@ async function settled<T>(answer: T | Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** What it rejects with, or undefined. */
+/** The error of the rejection, or undefined. */
 async function outcome(answer: unknown): Promise<unknown> {
   try {
     await answer

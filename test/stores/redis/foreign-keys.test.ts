@@ -22,7 +22,7 @@ test.each([
     const redis = new Redis({ port: server.port, host: '127.0.0.1' })
     const locks = createLocks(redisStore(redis))
     await spoil(redis, 'holdfast:{bad}')
-    // As after a clock that was set back: the last fence is ahead of the server's time.
+    // The last fence is ahead of the server's time, as after a clock that was set back.
     const ahead = `${(Date.now() + 3_600_000) * 1000}`
     await redis.set('holdfast:fence', ahead)
     const calls = ['one', 'bad', 'two'].map((key) => locks.tryAcquire(key))
@@ -54,7 +54,7 @@ test('a prefix with spaces carries wakes, too', async () => {
   const locks = createLocks(redisStore(redis, { prefix: 'all locks: ' }))
   const held = await locks.acquire('k')
   const waiting = locks.acquire('k')
-  // Listening begins with the first wait.
+  // The store begins to listen with the first wait.
   await expect
     .poll(async () => Number(await redis.call('PUBSUB', 'NUMPAT')) + (await channels(redis)))
     .toBeGreaterThan(0)
@@ -68,7 +68,7 @@ test('a prefix with spaces carries wakes, too', async () => {
     await (await next).release()
     return performance.now() - releasedAt
   }
-  // Without a wake it would ask after about two seconds.
+  // Without a wake the waiter would ask after about two seconds.
   expect(await shortestMs(1000, handOver)).toBeLessThan(1000)
   await locks.close()
   redis.disconnect()

@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-/** One process, with a store that makes groups of two waiters and more, and one that makes none. */
+/** One process, with two stores: one makes groups of two waiters or more, and one makes none. */
 interface Pair {
   readonly groups: RedisStore
   readonly alone: RedisStore
@@ -107,7 +107,7 @@ class History {
     else if (chance <= 77) await this.#acquire(process, one)
     else {
       await this.#pass(this.#random.pick([1, 50, 700, 1500, 1900]))
-      // Everybody asks in time, some of them in two requests.
+      // Every process asks in time, and some of them in two requests.
       for (const [each, tickets] of this.#tickets.entries()) {
         const first = this.#random.chance(0.3) ? tickets.filter(() => this.#random.chance(0.5)) : tickets
         const second = tickets.filter((ticket) => !first.includes(ticket))

@@ -19,7 +19,7 @@ afterAll(async () => {
   await server.close()
 })
 
-/** A holder and its waiters, which are a group by now. */
+/** A holder, and its waiters as a group. */
 async function newGroup(
   size: number,
   { of = store, ...draft }: Partial<Ticket> & { of?: Store } = {},
@@ -32,7 +32,7 @@ async function newGroup(
   return { holder, waiters }
 }
 
-/** Stores whose server has a clock that stands still until it is told to pass. */
+/** Stores whose server has a clock that stands still. `pass` moves it on. */
 async function newClockedStores(
   count: number,
 ): Promise<{ of: readonly [Store, ...Store[]]; pass(ms: number): Promise<void> }> {
@@ -59,7 +59,7 @@ function tagsOf(answers: readonly { readonly tag: string }[]): string[] {
   return [...new Set(answers.map(({ tag }) => tag))]
 }
 
-/** Hands the key from one to the next, and returns who had it, in order. */
+/** Hands the key over until no waiter is left, and returns the holders in order. */
 async function handOverAll(holder: Ticket, waiters: readonly Ticket[]): Promise<string[]> {
   const order: string[] = []
   const left = new Set(waiters)
@@ -92,7 +92,7 @@ test.each([10, 100, 500])('%i waiters are remembered by one entry', async (size)
   expect(inside).toBeLessThan(12)
 })
 
-test('a group is asked about once for each part of it that is due', async () => {
+test('a group takes one request for each part of it that is due', async () => {
   const { waiters } = await newGroup(100)
   for (const part of [waiters.slice(0, 60), waiters.slice(60)]) {
     const { calls, inside } = await sentForRenewal(part)
@@ -120,7 +120,7 @@ test('the head of a group gets the key by one release, and the group hears of it
   expect(await handOverAll(head, rest)).toEqual(rest.map(({ id }) => id))
 })
 
-test('a waiter that nobody asks about any more is forgotten, although its release was lost and its group waits on', async () => {
+test('a waiter that is not asked about any more is forgotten, although its release was lost and its group waits on', async () => {
   const { of, pass } = await newClockedStores(1)
   const { waiters } = await newGroup(10, { of: of[0], patienceMs: 600, acceptMs: 600 })
   const [ghost, ...rest] = waiters as [Ticket, ...Ticket[]]
@@ -133,7 +133,7 @@ test('a waiter that nobody asks about any more is forgotten, although its releas
   expect(tagsOf(await of[0].renew(rest))).toEqual(['queued'])
 })
 
-test('people see the waiters of a group, until its process is gone for as long as it is remembered', async () => {
+test('people see the waiters of a group, until its process is away for longer than the store remembers them', async () => {
   const { of, pass } = await newClockedStores(1)
   const { holder, waiters } = await newGroup(10, { of: of[0], patienceMs: 1000, acceptMs: 1000 })
   for (let round = 0; round < 5; round += 1) {
@@ -147,7 +147,7 @@ test('people see the waiters of a group, until its process is gone for as long a
   expect(await server.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
-test('a server that has lost its data says so to each waiter of a group', async () => {
+test('a server that has lost its data tells that to each waiter of a group', async () => {
   const { waiters } = await newGroup(10)
   await server.command('FLUSHALL')
   expect(tagsOf(await store.renew(waiters))).toEqual(['gone'])
@@ -162,7 +162,7 @@ test('each waiter of a group hears of its eviction', async () => {
   )
 })
 
-test('a group that another client has asked about one by one is made anew', async () => {
+test('a group is made anew after another client has asked about its waiters one by one', async () => {
   const { holder, waiters } = await newGroup(10)
   const other = redisStore(newClient(server.url))
   onTestFinished(() => other.close())
@@ -211,7 +211,7 @@ test('small groups for one key become one', async () => {
   expect((await sentForRenewal(waiters)).calls).toBe(1)
 })
 
-test('what is left of groups does not pile up in a room that is never empty', async () => {
+test('remains of groups do not pile up in a room that is never empty', async () => {
   const { of, pass } = await newClockedStores(10)
   const [busy, stable, ...dying] = of as [Store, Store, ...Store[]]
   const terms = { ttlMs: 86_400_000, patienceMs: 6000, acceptMs: 6000 }
@@ -235,6 +235,6 @@ test('what is left of groups does not pile up in a room that is never empty', as
     if (ending !== undefined) await ending.renew(await crowd(ending))
   }
   const groups = await server.command('ZRANGEBYLEX', 'holdfast:{key}', '[r', '(s')
-  // Waiters of dead processes are forgotten when they come to the head.
+  // The server forgets waiters of dead processes when they come to the head.
   expect((groups as unknown[]).length).toBeLessThanOrEqual(2 + dying.length)
 })

@@ -19,7 +19,7 @@ import { newClient } from './clients.ts'
 
 const NEWLINES = '\n'.repeat(2_000_000)
 
-/** What a server may answer that is none, is broken, or means harm. */
+/** Replies that are no answer, broken, or harmful. */
 const replies: Readonly<Record<string, string>> = {
   '2 MB of newlines': bulk(NEWLINES),
   '2 MB of newlines as an error': `-ERR ${' \t'.repeat(1_000_000)}\r\n`,
@@ -36,7 +36,7 @@ const replies: Readonly<Record<string, string>> = {
 }
 
 describe.each(Object.entries(replies))('a server that answers %s', (what, reply) => {
-  test('fails every request with one sentence, and is asked nothing because of it', async () => {
+  test('fails every request with one sentence, and gets no further requests because of it', async () => {
     await using server = await startFakeRedis(() => reply)
     const warnings: unknown[] = []
     const hear = (warning: Error): unknown => warnings.push(warning)
@@ -45,12 +45,12 @@ describe.each(Object.entries(replies))('a server that answers %s', (what, reply)
     for (const request of requestsOf(store)) await failsSoundly(request)
     process.off('warning', hear)
     if (reply.includes('\n\n')) expect(warnings).toEqual([])
-    // The proof of rights before the first request, and a second try of a few.
+    // The proof of rights comes before the first request, and a few requests are tried a second time.
     expect(server.commands).toBeLessThan(30)
     await store.close()
   })
 
-  test('is told of by those who open it and by the doctor, and not believed by a majority', async () => {
+  test('is reported by `connect` and by the doctor, and does not count for a majority', async () => {
     await using server = await startFakeRedis((command) => subscribed(command) ?? reply)
     const address = `127.0.0.1:${server.port}`
     for (const open of [
@@ -73,7 +73,10 @@ describe.each(Object.entries(replies))('a server that answers %s', (what, reply)
   })
 })
 
-/** Another answer to that ends the process: ioredis throws where nobody can catch it. */
+/**
+ * The answer to a SUBSCRIBE. Any other answer would end the process, because ioredis throws where no caller can catch
+ * it.
+ */
 function subscribed([command, channel = '']: readonly string[]): string | undefined {
   return command?.toLowerCase() === 'subscribe' ? list(bulk('subscribe'), bulk(channel), ':1\r\n') : undefined
 }
@@ -172,7 +175,7 @@ test('what people are shown of a key is short, however long the label, the id or
         list(...['label', 'id', 'key', NEWLINES].map((key) => bulk(`holdfast:{${key}}`))),
       )
     if (room === 'holdfast:{}') return list(bulk('1700000000000'), bulk(''))
-    // In their order: id, key, label.
+    // The members in the order of a sorted set: id, key, label.
     return list(bulk('1700000000000'), ...[held[1], held[2], held[0]].map(String))
   })
   const store = redisStore(newClient(server.url))
@@ -184,7 +187,7 @@ test('what people are shown of a key is short, however long the label, the id or
   await store.close()
 })
 
-test('a cluster that tells of slots that are none is not listened to', async () => {
+test('a cluster that reports slots that do not exist is not believed', async () => {
   const node = list(bulk('127.0.0.1'), ':1\r\n')
   for (const [from, to] of [
     [0, 999_999_999_999],

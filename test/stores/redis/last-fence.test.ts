@@ -11,7 +11,7 @@ import { newClusterClient } from './cluster/clients.ts'
 
 const FENCE = 'holdfast:fence'
 
-/** What may be kept in the place of the last fence and is none. */
+/** Values in the place of the last fence that are none. */
 const foreign: readonly [string, readonly string[]][] = [
   ['2^53', ['SET', '9007199254740992']],
   ['a little less than that, too near to it', ['SET', '9000000000000000']],
@@ -55,7 +55,7 @@ describe('on one server', () => {
     async (_, what) => {
       await server.command('FLUSHALL')
       const before = await put(what)
-      // A free key, several in one tick, and one with a minimum hold, which go different ways in the script.
+      // A free key, several keys in one tick, and a key with a minimum hold: they take different ways in the script.
       const [one, ...several] = ['a', 'b', 'c'].map((key) => ticket({ key }))
       await expect(store.acquire(one as NonNullable<typeof one>)).rejects.toMatchObject(refusal(FENCE))
       for (const outcome of await Promise.allSettled(several.map((each) => store.acquire(each))))
@@ -69,7 +69,7 @@ describe('on one server', () => {
   )
 
   test.each(foreign)(
-    'with %s who holds goes on and gives back, who waits is told why, and nothing breaks',
+    'with %s a holder goes on and releases, a waiter is told why it gets no key, and nothing breaks',
     async (_, what) => {
       await server.command('FLUSHALL')
       const [holder, first, second] = [ticket(), ticket(), ticket()]
@@ -84,7 +84,7 @@ describe('on one server', () => {
         { tag: 'queued' },
       ])
       expect(await store.release(releaseOf(holder))).toEqual({ was: 'held' })
-      // Its turn, but for the fence.
+      // It is this waiter's turn, but there is no fence.
       expect(await store.renew([first])).toEqual([{ tag: 'gone', evicted: false }])
       await expect(store.acquire(first)).rejects.toMatchObject(refusal(FENCE))
       await expect(store.acquire(ticket())).rejects.toMatchObject(refusal(FENCE))
@@ -99,7 +99,7 @@ describe('on one server', () => {
     },
   )
 
-  test('one between the time of the server and that is gone on from, one by one', async () => {
+  test('a last fence between the time of the server and that is counted on from, one by one', async () => {
     await server.command('FLUSHALL')
     const ahead = 8_999_999_999_999_000n
     await server.command('SET', FENCE, String(ahead))
@@ -111,7 +111,7 @@ describe('on one server', () => {
     expect(await server.command('GET', FENCE)).toBe(String(ahead + 3n))
   })
 
-  test('whoever waits through the engine gets the sentence and leaves nothing behind', async () => {
+  test('a waiter of the engine gets the sentence and leaves nothing behind', async () => {
     await server.command('FLUSHALL')
     await using locks = createLocks(redisStore(newClient(server.url)))
     const held = await locks.acquire('key')

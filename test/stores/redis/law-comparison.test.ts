@@ -18,7 +18,8 @@ afterAll(() => server.close())
 
 test('the redis store follows the law step by step, with time under control', async () => {
   const client = clockClient(server.url)
-  // The furthest that the clock has been: Redis expires its keys by another one, which is not set back with it.
+  // The furthest that the test's clock has been. Redis expires its keys by a clock of its own, which is not set back
+  // with it.
   let now = 0
   const store = soundRooms(redisStore(client), server.url, () => now)
   const setTime = (ms: number): Promise<void> => {
@@ -35,7 +36,7 @@ test('waiters that are remembered as groups follow the law step by step, with ti
   let now = 0
   const link = linksOf(client)()
   const groups = new RedisStore(link, { prefix: 'holdfast:', replicas: 0, leastGroup: 1 })
-  // One after the other, as the law takes them.
+  // The waiters are renewed one after the other, as the law takes them.
   const renewInOrder: Store['renew'] = async (tickets) => {
     const answers: RenewAnswer[] = []
     for (const each of tickets) answers.push(...(await groups.renew([each])))

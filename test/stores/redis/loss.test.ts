@@ -7,7 +7,7 @@ import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
 
 describe('a server that keeps its data through a restart', () => {
-  test('keeps holders with their fence, and who waits in their order', async () => {
+  test('keeps holders with their fence, and waiters in their order', async () => {
     await using server = await startRedis({ appendOnly: true })
     const store = redisStore(newClient(server.url))
     const [holder, first, second] = [ticket(), ticket(), ticket()]
@@ -32,7 +32,7 @@ describe('a server that keeps its data through a restart', () => {
 })
 
 describe('a server that forgets', () => {
-  test('everything in a restart says so to the holder, and gives larger fences', async () => {
+  test('everything in a restart tells that to the holder, and gives larger fences', async () => {
     await using server = await startRedis()
     const store = redisStore(newClient(server.url))
     const [mine, other] = [ticket(), ticket()]
@@ -44,7 +44,7 @@ describe('a server that forgets', () => {
     await store.close()
   })
 
-  test('everything in a FLUSHALL says so to the holder, and gives larger fences', async () => {
+  test('everything in a FLUSHALL tells that to the holder, and gives larger fences', async () => {
     await using server = await startRedis()
     const store = redisStore(newClient(server.url))
     const [mine, waiter, other] = [ticket(), ticket(), ticket()]
@@ -94,7 +94,7 @@ describe('a server that evicts one single key of a room', () => {
   }
 
   test.each(Object.entries(rooms))(
-    '%s answers every call, and nobody passes a later holder',
+    '%s answers every call, and no earlier ticket passes a later holder',
     async (_, fill) => {
       await fill([ticket(), ticket(), ticket()])
       const keys = (await server.command('KEYS', '*')) as string[]
@@ -107,7 +107,8 @@ describe('a server that evicts one single key of a room', () => {
           answer.tag === 'held' ? [answer.fence] : [],
         )
         for (const each of tickets) await store.acquire(each)
-        // All who hold now were told a fence; who was told one before and does not hold any more has a lower one.
+        // Every present holder was told its fence. A ticket that was told one before, and holds no more, has a lower
+        // fence.
         const after = (await holdersOf(store)).map(({ fence }) => fence)
         for (const fence of after)
           for (const old of before) expect(after.includes(old) || fence > old).toBe(true)

@@ -14,7 +14,7 @@ afterAll(() => server.close())
 test.each([
   ['alone', 0],
   ['before a queue', 1],
-] as const)('whoever kept a holder last, %s, is told of its eviction', async (what, waiters) => {
+] as const)('the process that renewed a holder last, %s, is told of its eviction', async (what, waiters) => {
   const [first, second] = [redisStore(newClient(server.url)), redisStore(newClient(server.url))]
   const heard = new Set<string>()
   await second.listen?.((wake) => wake.tag !== 'all' && heard.add(wake.id))

@@ -15,7 +15,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 describe('a store that is opened by its url', () => {
-  test('works, and closes what it has opened', async () => {
+  test('works, and closes the connections that it has opened', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const store = await openRedis(`redis://:sesame@127.0.0.1:${proxy.port}/3`)
     const mine = ticket()
@@ -90,24 +90,24 @@ describe('a process', () => {
     },
   )
 
-  test('that exits while it gives a key back to a server that has not seen such a request before leaves the key free', async () => {
+  test('that exits while it releases a key to a server that has not seen such a request before leaves the key free', async () => {
     await using fresh = await startRedis()
     await using proxy = await startProxy({ targetPort: fresh.port })
-    // So that it is gone before it hears that the server did not know the script.
+    // The process is gone before it hears that the server did not know the script.
     proxy.delay({ replyMs: 200 })
     const url = `redis://127.0.0.1:${proxy.port}`
     expect(await run('release-and-leave', { args: [url] })).toBe('held\n')
     await until('the key is free', async () => (await fresh.command('EXISTS', 'holdfast:{key}')) === 0)
   })
 
-  test('with neither package is told which to install', async () => {
+  test('with neither package the error says which one to install', async () => {
     expect(await run('open-and-leave', { args: [server.url], hidden: 'ioredis,redis' })).toMatch(
       /^InvalidArgumentError invalid-argument Expected the package `ioredis` or `redis` .* `npm install ioredis`\.\n$/,
     )
   })
 })
 
-/** What the process has printed when it has ended by itself. */
+/** Runs a program until it ends by itself, and returns its output. */
 async function run(
   program: string,
   { args, hidden = '' }: { readonly args: readonly string[]; readonly hidden?: string },

@@ -13,7 +13,7 @@ import { clients, newClient } from './clients.ts'
 const [, rights = ''] =
   /^ACL SETUSER locks on >a-good-password (.*)$/m.exec(readProjectFile('docs/redis.md')) ?? []
 const commands = Array.from(rights.matchAll(/\+(\w+)/g), ([, command]) => command ?? '')
-/** Without the others it is only slower. */
+/** The rights without which the store does not work. Without the others it is only slower. */
 const needed = commands.filter((command) => !['publish', 'pubsub', 'subscribe', 'ping'].includes(command))
 
 let server: RedisServer
@@ -22,7 +22,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-/** The user of the documentation, and what is changed about it. */
+/** Makes the user of the documentation, with these changes. */
 async function user(...changes: string[]): Promise<string> {
   await server.command('ACL', 'SETUSER', 'locks', 'reset', 'on', '>secret', ...rights.split(' '), ...changes)
   await server.command('FLUSHALL')
@@ -32,12 +32,12 @@ async function user(...changes: string[]): Promise<string> {
 
 describe('a user that may do what the documentation lists', () => {
   test.each(Object.entries(clients))(
-    'is enough for everything the store does through %s',
+    'is enough for everything that the store does through %s',
     async (_, newClient) => {
       const store = redisStore(newClient(await user()))
       await everything(store)
       await store.close()
-      // What is tried without permission is logged, even if nobody would have noticed.
+      // The server logs every command without permission, even if the caller would not notice.
       expect(await server.command('ACL', 'LOG')).toEqual([])
     },
   )
@@ -72,7 +72,7 @@ describe('a user that may do what the documentation lists', () => {
   })
 
   test.each(needed.filter((command) => !['eval', 'evalsha', 'scan'].includes(command)))(
-    'does not touch the room of somebody else without %s',
+    'does not touch another store’s room without %s',
     async (command) => {
       const [full, store] = [
         redisStore(newClient(server.url)),
@@ -97,7 +97,7 @@ describe('a user that may do what the documentation lists', () => {
   })
 
   test.each(['-publish', '-subscribe', 'resetchannels'])(
-    'with %s gets every lock in its turn, later, and is told once what is missing',
+    'with %s gets every lock in its turn, later, and a warning says once what is missing',
     async (change) => {
       const prefix = `holdfast:${change}:`
       const warnings: string[] = []
@@ -120,14 +120,14 @@ describe('a user that may do what the documentation lists', () => {
     },
   )
 
-  test('is told of silent connections without the right to ping, too', async () => {
+  test('hears of silent connections without the right to ping, too', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const url = (await user('-ping')).replace(`:${server.port}`, `:${proxy.port}`)
     const store = redisStore(newClient(url))
     const wakes: Wake[] = []
     await store.listen?.((wake) => wakes.push(wake))
     const connections = proxy.connections
-    // A refusal is an answer: the connection is kept.
+    // A refusal is an answer, so the store keeps the connection.
     await until('it has asked', async () => ((await server.command('ACL', 'LOG')) as unknown[]).length > 0)
     expect(wakes).toEqual([])
     expect(proxy.connections).toBe(connections)
@@ -162,7 +162,7 @@ describe('a user that may do what the documentation lists', () => {
   })
 })
 
-test('the rights for one right more are enough for what docs/redis.md says they are for', async () => {
+test('one right more is enough for what docs/redis.md says it is for', async () => {
   const documented = readProjectFile('docs/redis.md')
   expect(documented).toMatch(/A database other than 0 needs\s+`\+select`/)
   await user('+select')
@@ -172,7 +172,7 @@ test('the rights for one right more are enough for what docs/redis.md says they 
   expect(await server.command('ACL', 'LOG')).toEqual([])
 })
 
-/** Goes through every script, and every kind of room in it. */
+/** Runs every script, on every kind of room. */
 async function everything(store: Store): Promise<void> {
   await store.listen?.(() => {})
   const [lone, holder, first, second] = [ticket({ key: 'lone' }), ticket(), ticket(), ticket()]

@@ -13,7 +13,7 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
   })
   afterAll(() => server.close())
 
-  test('the right password is all it needs', async () => {
+  test('the right password is all that a client needs', async () => {
     const store = redisStore(newClient(server.url))
     await store.listen?.(() => {})
     const mine = ticket()
@@ -123,7 +123,7 @@ describe('a key that is used by something else', () => {
     ['a list', ['RPUSH', 'holdfast:{key}', '1 t']],
     ['a hash', ['HSET', 'holdfast:{key}', 'a', 'b']],
     ['a sorted set', ['ZADD', 'holdfast:{key}', '1', 'one']],
-  ])('(%s) is refused, left as it is, and in nobody else’s way', async (_, command) => {
+  ])('(%s) is refused, left as it is, and in no other key’s way', async (_, command) => {
     await server.command(...command)
     const before = await server.command('DUMP', 'holdfast:{key}')
     const [mine, other] = [ticket(), ticket({ key: 'other' })]
@@ -171,7 +171,7 @@ async function rejection(answer: unknown): Promise<unknown> {
   throw new Error('Expected a rejection')
 }
 
-/** Whatever a person or a log could see of an error. */
+/** Everything of an error that a person or a log could see. */
 function everythingIn(error: unknown): string {
   if (!(error instanceof Error)) return String(error)
   return [error.stack, JSON.stringify(error), JSON.stringify({ ...error }), everythingIn(error.cause)].join(

@@ -13,7 +13,10 @@ import { startMasters } from '../redlock/masters.ts'
 import { releaseOf, ticket } from '../tickets.ts'
 import { clients, newClient } from './clients.ts'
 
-/** A silent connection is replaced after ten seconds; only one that never is should break the tests. */
+/**
+ * The store replaces a silent connection after ten seconds. This limit only ends a test whose connection is never
+ * replaced.
+ */
 const PATIENT = { withinMs: 60_000, everyMs: 100 }
 const TEST_MS = 120_000
 
@@ -37,7 +40,7 @@ describe.each(Object.entries(clients))('one server, through %s', (_, newClient) 
   )
 
   test(
-    'so is one that is silent before the password was taken',
+    'a connection that is silent before the password was taken is replaced, too',
     async () => {
       await using locked = await startRedis({ password: 'sesame' })
       await using proxy = await startProxy({ targetPort: locked.port })
@@ -60,7 +63,7 @@ describe.each(Object.entries(clients))('one server, through %s', (_, newClient) 
   )
 
   test(
-    'so is one that is silent from the beginning',
+    'a subscription that is silent from the beginning is replaced, too',
     async () => {
       await using proxy = await startProxy({ targetPort: server.port })
       proxy.silenceNext()
@@ -125,7 +128,7 @@ describe('a cluster', () => {
     'a connection that is silent from its first request on is replaced, through %s',
     async (_, newStore) => {
       const store = newStore()
-      // Asking for the map of the cluster has connections of its own.
+      // The store uses connections of their own to ask for the map of the cluster.
       await store.acquire(ticket({ key: '{a}warm', patienceMs: 0 }))
       const { port } = await cluster.masterOf('holdfast:{b}')
       proxies.get(port)?.silenceNext()
@@ -168,7 +171,7 @@ test(
         round += 1
         const mine = ticket({ key: `votes:${round}` })
         await store.acquire(mine)
-        // Whether a vote has come to the server that was not waited for.
+        // Waits until the vote has reached the server that was not waited for.
         const voted = await until(
           'it votes',
           async () =>
@@ -190,7 +193,7 @@ test(
   TEST_MS,
 )
 
-/** Asks as the engine does: again while an earlier request has no answer. */
+/** Asks as the engine does: it asks again while an earlier request has no answer. */
 async function answers(store: Store, key = 'first'): Promise<void> {
   const mine = ticket({ key })
   let answered = false
@@ -210,17 +213,18 @@ async function answers(store: Store, key = 'first'): Promise<void> {
   await store.release(releaseOf(mine))
 }
 
-/** Whether the process of `store` is told of its turn again, although nobody ends the connections that `silence` takes. */
+/** Checks that the process of `store` is woken again, although nobody ends the connections that `silence` takes. */
 async function hearsAgain(store: Store, other: Store, silence: () => number): Promise<void> {
   const wakes: Wake[] = []
   await store.listen?.((wake) => wakes.push(wake))
-  // Always the same key: a cluster's store listens to each slot on its own, and to a new one on a sound connection.
+  // The key is always the same. A cluster's store listens to each slot separately, and would listen to a new slot on a
+  // sound connection.
   const key = 'hears'
   const wakesFlow = async (): Promise<boolean> => {
     const [holder, head] = [ticket({ key }), ticket({ key })]
     await other.acquire(holder)
     await store.acquire(head)
-    // As a waiter that asks again, so that a cluster's store listens to the slot.
+    // The waiter asks again, so that a cluster's store listens to the slot.
     await store.renew([head])
     await other.release(releaseOf(holder))
     const woken = await until(

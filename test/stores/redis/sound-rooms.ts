@@ -4,8 +4,8 @@ import type { Store } from '../../../src/contract/store.ts'
 import { boundStore } from '../bound-store.ts'
 
 /**
- * The same store, but every look at its rooms begins with a look at what Redis keeps of them. Answers alone would not
- * tell of a room that vanishes too early, or never, or of a sum that will only matter to the next holder.
+ * The same store, but every inspection of its rooms begins with a check of the Redis keys. The store's answers alone do
+ * not show that a room vanishes too early, or never, or that a sum is wrong that matters only to the next holder.
  */
 export function soundRooms(store: Store, url: string, nowMs: () => number): Store {
   const redis = new Redis(url)
@@ -22,7 +22,8 @@ export function soundRooms(store: Store, url: string, nowMs: () => number): Stor
         redis.get('holdfast:fence'),
       ])
       const [fence, now] = [Number(last), nowMs()]
-      // As much as one script gives at most. Where the clock was set back, a script that fails leaves far more.
+      // One script gives at most this many. If the clock was set back, a script that fails half-way leaves the last
+      // fence far higher.
       const most = Math.max(fenceBefore ?? fence, now * 1000 + 999) + 1000
       assert.ok(fence >= (fenceBefore ?? 0) && fence < most, `the last fence ${fence} follows ${fenceBefore}`)
       fenceBefore = fence
@@ -86,7 +87,7 @@ function checkRoom(members: readonly string[], { pttl, fence, now }: Context): v
   }
   for (const end of graveEnds) assert.ok(Number(end.slice(1, 14)) <= kept, all)
   assert.ok(closed <= kept, all)
-  // The clock that the scripts see may be ahead of the one that Redis lets its keys expire by, and never behind.
+  // The clock that the scripts see may be ahead of the clock by which Redis expires its keys, and never behind it.
   assert.ok(pttl > 0 && pttl + 10_000 > kept - now, `kept for ${pttl} ms only: ${all}`)
 }
 
@@ -117,7 +118,7 @@ function parse(entry: string): Kept {
   }
 }
 
-/** Each group is the one of as many waiters as it says, and each waiter in a group has one. */
+/** Checks that each group has as many waiters as its entry says, and that each waiter of a group has such an entry. */
 function checkGroups(members: readonly string[], { kept, all }: { kept: number; all: string }): void {
   const waiters = members.flatMap((member) => {
     const [, group] = /^t[^\0]*\0w \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ ([^ /]+\/\S+) /s.exec(member) ?? []

@@ -11,7 +11,7 @@ let store: Store
 beforeAll(async () => {
   server = await startRedis()
   store = redisStore(newClient(server.url))
-  // Everything is open and known before anything is counted.
+  // Opens all connections and loads the scripts before the test counts anything.
   await store.listen?.(() => {})
   const [holder, waiter] = [ticket(), ticket()]
   await store.acquire(holder)
@@ -26,7 +26,7 @@ afterAll(async () => {
   await server.close()
 })
 
-/** What clients have sent, apart from ourselves. What scripts do is counted under other names. */
+/** How many requests the store has sent. The commands inside scripts count under other names. */
 async function sent(): Promise<number> {
   const { evalsha = 0, eval: evals = 0, subscribe = 0, scan = 0 } = await server.commandStats()
   return evalsha + evals + subscribe + scan
@@ -59,7 +59,7 @@ test.each([10, 1000])(
       last = next
     }
     expect(await sent()).toBe(waiters)
-    // Its own waiters hear of it in the answer.
+    // The releasing process hears of its own waiters in the answer.
     expect((await server.commandStats())['publish']).toBeUndefined()
     await store.release(releaseOf(last))
     unlisten?.()
@@ -78,7 +78,7 @@ test('many free keys are taken with one command inside the script for each', asy
   const tickets = Array.from({ length: 60 }, (_, index) => ticket({ key: `free:${index}` }))
   await Promise.all(tickets.map((each) => store.acquire(each)))
   const { set = 0, get = 0, del = 0, zadd = 0 } = await server.commandStats()
-  // The last fence is asked for, and written, once.
+  // The script reads and writes the last fence once.
   expect([set, get, del, zadd]).toEqual([60 + 2, 0, 0, 0])
   await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
 })
@@ -102,7 +102,7 @@ test('a key may come several times in one tick', async () => {
   expect(await server.command('EXISTS', 'holdfast:{key}')).toBe(0)
 })
 
-test('a key that is given back in a tick is free for who asks for it in the same tick', async () => {
+test('a key that is released in a tick is free for an acquire of the same tick', async () => {
   const [first, second] = [ticket(), ticket({ patienceMs: 0 })]
   await store.acquire(first)
   const [taken] = await Promise.all([store.acquire(second), store.release(releaseOf(first))])
@@ -131,7 +131,7 @@ test('waiters that wait send nothing, and neither does an idle store', async () 
   for (const each of [holder, waiter]) await store.release(releaseOf(each))
 })
 
-test('a quiet connection for messages is asked for a sign of life every five seconds, however many wait', async () => {
+test('a quiet connection for messages gets a PING every five seconds, however many tickets wait', async () => {
   const holder = ticket({ key: 'quiet' })
   const waiters = Array.from({ length: 100 }, () => ticket({ key: 'quiet' }))
   for (const each of [holder, ...waiters]) await store.acquire(each)
@@ -146,7 +146,7 @@ test('a quiet connection for messages is asked for a sign of life every five sec
   for (const each of [holder, ...waiters]) await store.release(releaseOf(each))
 })
 
-test('a million keys that were taken and given back leave nothing behind', async () => {
+test('a million keys that were taken and released leave nothing behind', async () => {
   const before = await server.command('DBSIZE')
   for (let done = 0; done < 1_000_000; done += 20_000) {
     const tickets = Array.from({ length: 20_000 }, (_, index) =>
@@ -159,7 +159,7 @@ test('a million keys that were taken and given back leave nothing behind', async
   expect(before).toBe(1)
 })
 
-test('rooms whose holders and waiters never came back are gone soon after the last of them was forgotten', async () => {
+test('rooms whose holders and waiters never came back are gone soon after the last of these was forgotten', async () => {
   const lone = ticket({ key: 'lone', ttlMs: 100, lockDelayMs: 100 })
   const [holder, waiter] = [ticket({ ttlMs: 100 }), ticket({ patienceMs: 200 })]
   for (const each of [lone, holder, waiter]) await store.acquire(each)
@@ -176,7 +176,8 @@ test('rooms whose holders and waiters never came back are gone soon after the la
   for (const each of [lone, holder, waiter]) await store.release(releaseOf(each))
 })
 
-// What nearly every call does has a way of its own in the scripts: other answers would not tell that it is not taken.
+// The most frequent calls have fast paths in the scripts. Their answers are the same, so only the number of commands
+// shows that a fast path is taken.
 test.each([
   ['a free key is taken', [], 'acquire', 3],
   ['a lone holder is renewed', ['mine'], 'renew', 3],
@@ -200,7 +201,7 @@ test.each([
   }
   await server.command('CONFIG', 'RESETSTAT')
   if (verb === 'acquire') await store.acquire(mine)
-  // A longer ttl, because an expiry that is the same to the millisecond is not written again.
+  // A longer ttl, because the script does not write an expiry again that is the same to the millisecond.
   else if (verb === 'renew') await store.renew([{ ...mine, ttlMs: mine.ttlMs + 1000 }])
   else await store.release(releaseOf(mine))
   const { evalsha: _, 'config|resetstat': _ours, ...inside } = await server.commandStats()

@@ -36,7 +36,7 @@ async function twoProcesses(): Promise<TwoProcesses> {
   return { near, far, proxy, untilUnreached }
 }
 
-/** Until the server counts only this process' own subscription. */
+/** Waits until the server counts only this process's own subscription. */
 function untilUnreached() {
   return until('the server has noticed', async () => {
     const channels = await server.command('PUBSUB', 'CHANNELS')
@@ -44,16 +44,16 @@ function untilUnreached() {
   })
 }
 
-test('an offer passes a waiter whose messages nobody gets, and it keeps its place', async () => {
+test('an offer passes a waiter whose messages reach nobody, and the waiter keeps its place', async () => {
   await offerPassesUnreachedWaiter(await twoProcesses())
 })
 
-test('a waiter that has asked without its messages is offered the key in its turn, although nobody gets its message', async () => {
+test('a waiter that asked when it did not listen is offered the key in its turn, although its message reaches nobody', async () => {
   const silent = redisStore(newClient(server.url))
   onTestFinished(() => silent.close())
   await waiterWithoutMessagesKeepsItsTurn(near, silent)
 })
 
-test('if nobody in the queue gets messages any more, the head is offered the key', async () => {
+test('if the messages of all waiters reach nobody, the head is offered the key', async () => {
   await headOfUnreachedQueueIsOffered(await twoProcesses())
 })

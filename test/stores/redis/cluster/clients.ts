@@ -5,7 +5,7 @@ import { createCluster as createCluster6 } from 'redis6'
 import type { IoredisCluster, NodeRedisCluster } from '../../../../src/stores/redis/index.ts'
 import type { RedisCluster } from '../../../servers/redis-cluster.ts'
 
-/** The clients of a cluster that a user may bring. None of them is connected, and none needs to be. */
+/** The clients of a cluster that a user may pass. None of them is connected, and none needs to be. */
 export const clusterClients: Readonly<
   Record<string, (cluster: Pick<RedisCluster, 'addresses'>) => IoredisCluster | NodeRedisCluster>
 > = {
@@ -15,7 +15,7 @@ export const clusterClients: Readonly<
   'redis 6': ({ addresses }) => createCluster6({ rootNodes: addresses.map((socket) => ({ socket })) }),
 }
 
-/** Any of them, where it does not matter which. */
+/** A client of any kind, for tests that do not depend on the kind. */
 export function newClusterClient({ addresses }: Pick<RedisCluster, 'addresses'>): Cluster {
   return new Cluster([...addresses], { lazyConnect: true })
 }

@@ -26,7 +26,7 @@ afterAll(() => cluster.close())
 
 const secret = { redisOptions: { password: 'sesame' }, lazyConnect: true }
 
-test('the slot of a name is what the servers say it is', async () => {
+test('the store computes the same slot of a name as the servers', async () => {
   const server = cluster.servers[0]
   const names = fc.sample(fc.stringMatching(/^[a-c{}é ]{0,12}$/), { numRuns: 300, seed: 4 })
   const told = await Promise.all(names.map((name) => server?.command('CLUSTER', 'KEYSLOT', name)))
@@ -71,7 +71,7 @@ test('a keyPrefix is honoured, and one with a tag of its own keeps all rooms in 
   await store.close()
 })
 
-test('a process listens for a slot only while it waits there, and nobody else is told', async () => {
+test('a process listens for a slot only while it waits there, and no other process is told', async () => {
   const room = 'holdfast:{sharded}'
   const [one, other] = [redisStore(newClusterFor()), redisStore(newClusterFor())]
   const heard: Wake[] = []
@@ -86,7 +86,7 @@ test('a process listens for a slot only while it waits there, and nobody else is
   await until('it listens', async () => (await channels()) === 1)
   await cluster.command('CONFIG', 'RESETSTAT')
   await one.release(releaseOf(holder))
-  // The message is its lease: the server of the slot has counted somebody who gets it.
+  // The message is the lease, because the server of the slot has counted a subscriber.
   await until('it holds', () => heard.some((wake) => wake.tag === 'granted' && wake.id === waiter.id))
   const stats = await server.commandStats()
   expect([stats['spublish'], stats['publish']]).toEqual([1, undefined])
@@ -96,7 +96,7 @@ test('a process listens for a slot only while it waits there, and nobody else is
   for (const store of [one, other]) await store.close()
 })
 
-test('a message to all servers is a hint: nobody knows whether it reached the process', async () => {
+test('a message to all servers is a hint: no server knows whether it reached the process', async () => {
   const [one, other] = [redisStore(newClusterFor()), redisStore(newClusterFor())]
   const heard: Wake[] = []
   await other.listen?.((wake) => heard.push(wake))
@@ -104,7 +104,7 @@ test('a message to all servers is a hint: nobody knows whether it reached the pr
   fenceOf(await one.acquire(holder))
   await other.acquire(waiter)
   const server = await cluster.masterOf('holdfast:{unheard}')
-  // The connection of the slot is lost. The one for all servers may be on another server.
+  // The connection of the slot is lost. The connection for all servers may be on another server.
   await server.command('CLIENT', 'KILL', 'TYPE', 'pubsub')
   await one.release(releaseOf(holder))
   const { rooms } = await one.inspect({ prefix: 'unheard', cursor: undefined, count: 1 })
@@ -115,7 +115,7 @@ test('a message to all servers is a hint: nobody knows whether it reached the pr
   for (const store of [one, other]) await store.close()
 })
 
-test('a holder that nobody waits for is told of its eviction all the same', async () => {
+test('a holder without waiters is told of its eviction all the same', async () => {
   const [one, other] = [redisStore(newClusterFor()), redisStore(newClusterFor())]
   const heard: Wake[] = []
   await other.listen?.((wake) => heard.push(wake))
@@ -221,7 +221,7 @@ test('says in one sentence what is wrong', async () => {
     [() => connect(cluster.url.replace('sesame', 'sesami')), 'store-refused', /did not accept the user name/],
     [
       async () => {
-        // The slots of three keys are not all on one server.
+        // The keys `a` to `h` are in slots of several servers.
         const store = redisStore(newClient(`redis://:sesame@127.0.0.1:${address?.port}`))
         const tickets = ['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'].map((key) => ticket({ key }))
         try {
@@ -268,7 +268,7 @@ test('Sentinels and a cluster do not go together', () => {
   expect(() => redisStore(createClient(), { sentinel })).not.toThrow()
 })
 
-test('a client of one server serves for a cluster whose servers are named', async () => {
+test('a client of one server serves for a cluster whose servers the option `cluster` lists', async () => {
   const [one, other] = [
     new Redis({ ...secret.redisOptions, lazyConnect: true, keyPrefix: 'app:' }),
     createClient({ password: 'sesame' }),
@@ -291,7 +291,7 @@ test.each<[object, RegExp]>([
   expect(() => redisStore(newClusterFor(), { cluster: options as never })).toThrow(sentence)
 })
 
-test('a store that nobody closed does not keep its process', async () => {
+test('a store that is never closed does not keep its process alive', async () => {
   const file = fileURLToPath(new URL('processes/forgotten-cluster.mjs', import.meta.url))
   for (const kind of ['ioredis', 'redis']) {
     const child = spawn(
@@ -310,7 +310,7 @@ test('a store that nobody closed does not keep its process', async () => {
   }
 })
 
-test('where servers know no messages for one slot they go to all of them', async () => {
+test('where servers know no messages for one slot, messages go to all of them', async () => {
   await using older = await startCluster({
     replicas: 0,
     args: ['--rename-command', 'SPUBLISH', '', '--rename-command', 'SSUBSCRIBE', ''],
@@ -327,7 +327,7 @@ test('where servers know no messages for one slot they go to all of them', async
   })
   await lease.release()
   await (await waiting).release()
-  // A master without a replica is gone for good, and with it this cluster.
+  // A master without a replica is gone for good, and this cluster with it.
   const lost = await older.masterOf('holdfast:{older}')
   await lost.kill()
   const living = redisStore(newClusterClient(older))

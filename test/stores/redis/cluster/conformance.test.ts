@@ -7,12 +7,13 @@ import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
 beforeAll(async () => {
-  // Nobody fails here. On a busy machine a master may be silent for a second, and a fail-over costs a case its times.
+  // No master fails in this test. On a busy machine a master may be silent for a second, and a fail-over would spoil
+  // the times of a case.
   cluster = await startCluster({ args: ['--cluster-node-timeout', '15000'] })
 })
 afterAll(() => cluster.close())
 
-// The others are followed through fail-overs in cluster-faults.test.ts.
+// The other clients are in faults.test.ts, which follows them through fail-overs.
 describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   const newClient = clusterClients[name] as (typeof clusterClients)[string]
 
@@ -29,14 +30,14 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
         await run().catch((error: unknown) => failed.push([name, error]))
       }
     }
-    // A few at a time: most of them wait for something to expire.
+    // Runs a few cases at a time, because most of them wait for an expiry.
     await Promise.all(Array.from({ length: 6 }, worker))
     expect(failed).toEqual([])
   })
 })
 
-// Which message is a lease depends on the subscriptions to single slots, which begin when somebody waits there. So the law is
-// compared without messages.
+// Which message is a lease depends on the subscriptions to single slots, and such a subscription begins with the first
+// waiter of a slot. So the law is compared without messages.
 test('a cluster follows the law step by step', async () => {
   const store = redisStore(newClusterClient(cluster))
   const { listen: _, ...withoutMessages } = boundStore(store)

@@ -16,7 +16,7 @@ beforeAll(async () => {
 })
 afterAll(() => cluster.close())
 
-/** Whoever was killed or stopped comes back as a replica. */
+/** Brings servers that were killed or stopped back as replicas. */
 afterEach(async () => {
   const living = await cluster.living()
   for (const server of cluster.servers) if (!living.includes(server)) await server.restart()
@@ -36,7 +36,7 @@ afterEach(async () => {
   )
 })
 
-// The others keep the contract in cluster-conformance.test.ts: each fail-over takes seconds.
+// The other clients are in conformance.test.ts, because each fail-over takes seconds.
 describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
   const newClient = clusterClients[name] as (typeof clusterClients)[string]
 
@@ -62,7 +62,7 @@ test('a grant that was lost with its master is told at once, and the next fence 
   const replica = await cluster.replicaOf(former)
   await (await locks.acquire('lost')).release()
   await replicated(former)
-  // It hears no more of what the master is told, and may still be promoted.
+  // The replica receives no more writes of the master, and may still be promoted.
   await replica.command('CONFIG', 'SET', 'masteruser', 'nobody', 'masterauth', 'nothing')
   await former.command('CLIENT', 'KILL', 'TYPE', 'replica')
   const lost = await locks.acquire('lost', { ttl: '60s' })
@@ -70,7 +70,7 @@ test('a grant that was lost with its master is told at once, and the next fence 
   await former.kill()
   await cluster.successorOf(former, room)
   await replica.command('CONFIG', 'SET', 'masteruser', '', 'masterauth', '')
-  // The next renewal would be due after 20 s.
+  // The next renewal would be due after 20 s, so something else tells the holder.
   await isTold()
   const next = await locks.acquire('lost')
   expect(next.fence > lost.fence).toBe(true)
@@ -79,7 +79,7 @@ test('a grant that was lost with its master is told at once, and the next fence 
 test('a grant waits for the replica of the master that gives it', async () => {
   const store = redisStore(newClusterClient(cluster), { replicas: 1 })
   const mine = ticket({ key: 'replicated' })
-  // The replica may have become one a moment ago.
+  // The server may have become a replica a moment ago.
   const fence = fenceOf(await answered(() => store.acquire(mine)))
   const master = await cluster.masterOf('holdfast:{replicated}')
   const replica = await cluster.replicaOf(master)
@@ -124,7 +124,7 @@ test('a master that hangs holds up no key of another, until it is replaced', asy
   await store.close()
 })
 
-test('a master that hands over to its replica under load loses nothing and gives nothing twice', async () => {
+test('a master that hands over to its replica under load loses nothing and gives no key twice', async () => {
   const clients = [
     createLocks(redisStore(newClusterClient(cluster))),
     createLocks(redisStore(clusterClients['redis 5']?.(cluster) as never)),
@@ -138,7 +138,7 @@ test('a master that hands over to its replica under load loses nothing and gives
   await crew.stop()
 })
 
-test('masters that are killed while four keys are taken and given back cost no fence its order', async () => {
+test('masters that are killed while four keys are taken and released cost no fence its order', async () => {
   const crews = Array.from({ length: 2 }, () => createLocks(redisStore(newClusterClient(cluster))))
   const keys = ['north', 'east', 'south', 'west']
   const last = new Map<string, bigint>()
@@ -149,7 +149,7 @@ test('masters that are killed while four keys are taken and given back cost no f
       const key = keys[done % keys.length] as string
       try {
         const lease = await locks.acquire(key, { wait: '60s', ttl: '20s' })
-        // A grant that is lost with its master may be given again, and only under a higher fence.
+        // The key of a grant that was lost with its master may be granted again, but only under a higher fence.
         expect(lease.fence > (last.get(key) ?? 0n)).toBe(true)
         last.set(key, lease.fence)
         await lease.release()
@@ -196,7 +196,7 @@ test('rooms are listed from all masters, also when one of them is replaced betwe
   await store.close()
 })
 
-/** What the master was told so far is with its replica. */
+/** Waits until the replica has all writes that the master has received so far. */
 async function replicated(server: RedisServer): Promise<void> {
   await until('the replica has everything', async () => {
     const info = String(await server.command('INFO', 'replication'))

@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => cluster.close())
 
 test.each(Object.entries(clusterClients))(
-  'a slot that moves from master to master under load loses nothing and gives nothing twice, through %s',
+  'a slot that moves from master to master under load loses nothing and gives no key twice, through %s',
   async (name, newClient) => {
     const key = `moving with ${name}`
     const clients = Array.from({ length: 2 }, () => createLocks(redisStore(newClient(cluster))))
@@ -26,7 +26,7 @@ test.each(Object.entries(clusterClients))(
       const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
       for (let keys = 0; keys < 2; keys += 1) await move.moveKey()
       await move.finish()
-      // It goes on where it is now.
+      // The work goes on where the slot is now.
       await expect.poll(() => crew.turns, { timeout: 60_000 }).toBeGreaterThan(before + 5)
     }
     await crew.stop()
@@ -40,7 +40,7 @@ test('a room is never left half done on a server that the slot is leaving', asyn
   const [holder, waiter] = [ticket({ key }), ticket({ key })]
   const fence = fenceOf(await one.acquire(holder))
   const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
-  // The room has to become another kind of key for the second ticket, and would be away for a moment.
+  // For the second ticket the room has to become another kind of key, which would be away for a moment.
   await expect(other.acquire(waiter)).rejects.toMatchObject({
     code: 'store-unavailable',
     message: expect.stringMatching(/^The slot of the key is being moved/),
@@ -56,7 +56,7 @@ test('a room is never left half done on a server that the slot is leaving', asyn
   for (const store of [one, other]) await store.close()
 })
 
-test('a room on one server and its last fence on another are waited for until they are together again', async () => {
+test('the store waits for a room on one server and its last fence on another until both are together again', async () => {
   const key = 'torn apart'
   const store = redisStore(newClusterClient(cluster))
   const holder = ticket({ key })
@@ -72,7 +72,7 @@ test('a room on one server and its last fence on another are waited for until th
   await store.close()
 })
 
-test('what is acquired, given up and asked for late while the slot moves has no effect', async () => {
+test('a ticket that is acquired, cancelled and asked for late while the slot moves has no effect', async () => {
   const key = 'given up'
   const store = redisStore(newClusterClient(cluster))
   const [holder, late] = [ticket({ key }), ticket({ key })]
@@ -82,7 +82,7 @@ test('what is acquired, given up and asked for late while the slot moves has no 
   const cancelled = store.release({ key, id: late.id, cancel: true })
   await move.finish()
   const [answer, was] = await Promise.all([asked, cancelled])
-  // Whichever was first in the end: after both, the ticket is not there and does not come back.
+  // The order of the two requests does not matter: after both, the ticket is not there and does not come back.
   expect(['queued', 'gone']).toContain(answer.tag)
   expect(['queued', 'unknown']).toContain(was.was)
   expect(await store.acquire(late)).toMatchObject({ tag: 'gone' })
@@ -112,7 +112,7 @@ test('rooms are listed although a master loses its last slot while it answers', 
   for (const server of [large, small]) await server.command('CLUSTER', 'SETSLOT', '0', 'NODE', target)
   await small.pause()
   const asked = others.map((key) => store.acquire(ticket({ key })))
-  // So that both are under way: the server says first that it has no slot any more, and then what it has.
+  // Both requests are under way. The server says first that it has no slot any more, and then lists its rooms.
   await new Promise((resolve) => setImmediate(resolve))
   const listed = store.inspect({ prefix: '', cursor: undefined, count: 10 })
   await new Promise((resolve) => setImmediate(resolve))
@@ -131,7 +131,7 @@ async function anotherMaster(room: string): Promise<RedisServer> {
   return masters[(masters.indexOf(owner) + 1) % masters.length] as RedisServer
 }
 
-/** The move of a slot that has begun with the last fence. */
+/** Begins to move a slot, and moves the last fence first. */
 async function tornApart(key: string): Promise<{ readonly move: SlotMove; readonly source: RedisServer }> {
   const source = await cluster.masterOf(roomOf(key))
   const fence = await fenceNameOn(source, key)

@@ -49,7 +49,7 @@ describe('a fail-over under two processes', () => {
     ['SIGKILL', (group: SentinelGroup) => group.servers[0]?.kill()],
     ['SIGSTOP', (group: SentinelGroup) => group.servers[0]?.pause()],
   ] as const)(
-    'by %s of the master, with what it had not passed on: who held it is told, who waited goes on, and the next fence is higher',
+    'by %s of the master, with writes that it had not passed on: the holder is told, the waiter goes on, and the next fence is higher',
     async (_, strike) => {
       await using group = await startSentinels()
       const former = await group.master()
@@ -67,7 +67,7 @@ describe('a fail-over under two processes', () => {
       const isTold = hearsReset(lost)
       await strike(group)
       const successor = await group.successorOf(former)
-      // The next renewal would be due after 20 s.
+      // The next renewal would be due after 20 s, so something else tells the holder.
       await isTold()
       const next = await locks.acquire('lost')
       expect(next.fence > lost.fence).toBe(true)
@@ -79,7 +79,7 @@ describe('a fail-over under two processes', () => {
       if (_ === 'SIGSTOP') {
         former.resume()
         await until('the old master follows', async () => {
-          // It throws out whoever is connected when it is told to.
+          // The demoted server closes all connections.
           const info = await former.command('INFO', 'replication').catch(() => '')
           return String(info).includes('role:slave')
         })
@@ -104,7 +104,7 @@ test('an old master that is demoted while it runs is left at once', async () => 
   expect(lease.state).toBe('held')
 })
 
-test('an old master that nobody can demote, and that still answers, is left at once', async () => {
+test('an old master that no Sentinel can demote, and that still answers, is left at once', async () => {
   await using group = await startSentinels({ password: 'sesame' })
   const former = await group.master()
   await using locks = createLocks(await openRedisSentinel(group.url))
@@ -127,7 +127,7 @@ test('an old master that nobody can demote, and that still answers, is left at o
   expect(String(await former.command('INFO', 'replication'))).toMatch(/role:master/)
 })
 
-test('a new master is not left again for what the Sentinels say that have not heard of it yet', async () => {
+test('a new master is not left again because of Sentinels that have not heard of it yet', async () => {
   await using former = await startRedis()
   await using master = await startRedis()
   const sentinelOf = (server: RedisServer, epoch: number): Promise<RedisServer> =>
@@ -151,7 +151,7 @@ test('a new master is not left again for what the Sentinels say that have not he
   for (let round = 0; round < 3; round += 1) {
     await first.pause()
     const asked = await Promise.all([second, third].map(connectionsTo))
-    // Who loses the connection asks the Sentinels again.
+    // After a lost connection the store asks the Sentinels again.
     await master.command('CLIENT', 'KILL', 'TYPE', 'normal')
     const renewed = until('it is renewed', async () => {
       try {
@@ -170,7 +170,7 @@ test('a new master is not left again for what the Sentinels say that have not he
   await store.close()
 })
 
-/** Whether others than this have connected since. */
+/** Returns a check: whether the server has got connections since then, besides this one. */
 async function connectionsTo(server: RedisServer): Promise<() => Promise<boolean>> {
   const received = async (): Promise<number> =>
     Number(/total_connections_received:(\d+)/.exec(String(await server.command('INFO', 'stats')))?.[1])
@@ -185,7 +185,7 @@ describe('a store over Sentinels that waits for a replica keeps the contract', (
   let group: SentinelGroup
   beforeAll(async () => {
     group = await startSentinels()
-    // A new replica counts for nothing in its first second.
+    // The conformance suite comes only when the master counts the replica, which takes a second.
     await group.servers[1]?.follows(await group.master())
   })
   afterAll(() => group.close())
@@ -255,7 +255,7 @@ describe('a store over Sentinels', () => {
     await expect(connect(url)).rejects.not.toMatchObject({ message: expect.stringContaining('cret') })
   })
 
-  test('refuses what is not a way to find a master', () => {
+  test('refuses options that are no way to find a master', () => {
     const nodes = [{ host: 's1' }]
     const wrong: [() => unknown, RegExp][] = [
       [

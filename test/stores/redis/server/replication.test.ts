@@ -31,7 +31,7 @@ afterAll(async () => {
 })
 
 describe.each(Object.entries(clients))('a store that waits for a replica, through %s', (_, newClient) => {
-  test('grants what the replica has, and no more requests than that takes', async () => {
+  test('grants what the replica has, with one WAIT for each grant and each renewal', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
     for (let round = 0; round < 20; round += 1) {
       const mine = ticket()
@@ -56,7 +56,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
       ),
     })
     await expect(store.renew([mine])).rejects.toMatchObject({ code: 'store-unavailable' })
-    // Nothing was granted to it, so there is nothing that could be lost.
+    // The waiter was granted nothing, so nothing could be lost.
     expect(await store.acquire(waiter)).toMatchObject({ tag: 'queued', ahead: 0 })
     replica.resume()
     const fence = await until('it is granted', () =>
@@ -67,13 +67,13 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
     await store.close()
   })
 
-  test('fails what it waited for when its connection is lost, and what was written meanwhile', async () => {
+  test('fails requests that waited for a replica when the connection is lost, and requests written meanwhile', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const store = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`), { replicas: 1 })
     const warm = ticket({ key: 'warm' })
     await store.acquire(warm)
     await replica.pause()
-    // It waits for the replica when the connection goes; the other one was written meanwhile.
+    // The first request waits for the replica when the connection is lost. The other one was written meanwhile.
     const lost = Promise.allSettled([store.acquire(ticket({ key: 'one' }))])
     await until('it waits', async () =>
       String(await server.command('INFO', 'clients')).includes('blocked_clients:1'),
@@ -87,7 +87,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
   })
 })
 
-test('what replicas have of one connection says nothing of what was written to the one before', async () => {
+test('the replicas’ answer about one connection says nothing of what was written to the connection before', async () => {
   const waits: ((got: number) => void)[] = []
   const connection: RawConnection = {
     send: () => new Promise((resolve) => waits.push(resolve)),
@@ -130,7 +130,7 @@ describe('a store that waits for a replica', () => {
     for (const each of [refused, store]) await each.close()
   })
 
-  test('waits once for all that is asked in the meantime, also when nobody answers', async () => {
+  test('waits once for all requests that are made in the meantime, also when no replica answers', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
     fenceOf(await store.acquire(ticket({ key: 'warm' })))
     await replica.pause()
@@ -142,12 +142,12 @@ describe('a store that waits for a replica', () => {
     }
     const outcomes = await Promise.allSettled(asked)
     expect(outcomes.every(({ status }) => status === 'rejected')).toBe(true)
-    // 20 limits one after the other would be 10 s.
+    // 20 time limits one after the other would take 10 s.
     expect(performance.now() - begun).toBeLessThan(5000)
     await store.close()
   })
 
-  test('undoes what was not replicated when its caller gives up, and loses in time what is no longer', async () => {
+  test('undoes a grant that was not replicated when its caller gives up, and loses a lease in time that is no longer replicated', async () => {
     const locks = createLocks(redisStore(newClient(server.url), { replicas: 1 }))
     const lease = await locks.acquire('held', { ttl: '1500ms' })
     await replica.pause()
@@ -163,7 +163,7 @@ describe('a store that waits for a replica', () => {
     await locks.close()
   })
 
-  test('keeps through a fail-over what it has granted', async () => {
+  test('keeps through a fail-over the leases that it has granted', async () => {
     await using group = await startSentinels()
     await group.servers[1]?.follows(await group.master())
     const store = redisStore(createClient(), {
@@ -175,7 +175,7 @@ describe('a store that waits for a replica', () => {
     const former = await group.master()
     await former.kill()
     await group.successorOf(former)
-    // There is no replica for the new master yet, so nothing is granted, or confirmed.
+    // The new master has no replica yet, so nothing is granted or confirmed.
     await expect(store.renew(held)).rejects.toMatchObject({ code: 'store-unavailable' })
     await former.restart()
     const renewed = await until('there is a replica again', () =>
