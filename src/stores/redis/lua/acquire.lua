@@ -19,7 +19,7 @@
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
 --   1 One free room, no minimum hold: the ticket holds.
---   2 One crowd, which is a room with a single holder and perhaps a queue (crowd.lua), and a new ticket with patience: it waits.
+--   2 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience: it waits.
 --   3 Several free rooms, no minimum hold: each ticket holds.
 --   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a

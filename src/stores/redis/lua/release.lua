@@ -8,7 +8,7 @@
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then comes the hand-over in a crowd (crowd.lua), to the head of its queue. All other tickets
+-- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
 -- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
 -- waiters.
 --@ start
@@ -38,7 +38,7 @@ if #general == 0 then return answers[2] and table.concat(answers, '\n') or answe
 --@ crowd
 asking = ARGV[2]
 
--- Hands the key over from the holder of a crowd to the head of its queue.
+-- Hands the key over from a single holder to the head of the crowd behind it.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end

@@ -18,9 +18,9 @@
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first: the script changes their expiry where it stands. Then comes the holder of a crowd (crowd.lua). All other
--- tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next waiters, and then
--- renews or confirms the ticket.
+-- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
+-- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- waiters, and then renews or confirms the ticket.
 --@ start
 local ttl = tonumber(ARGV[1])
 local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
@@ -51,7 +51,7 @@ end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\n') end
 --@ crowd
 
--- Renews the holder of a crowd, or confirms the ticket that was offered the key of one.
+-- Renews the single holder in front of a crowd, or confirms the ticket that was offered its key.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end

@@ -28,7 +28,7 @@ export const scripts: {
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
 --   1 One free room, no minimum hold: the ticket holds.
---   2 One crowd, which is a room with a single holder and perhaps a queue (crowd.lua), and a new ticket with patience: it waits.
+--   2 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience: it waits.
 --   3 Several free rooms, no minimum hold: each ticket holds.
 --   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
@@ -76,12 +76,12 @@ if #KEYS == 2 and plain then
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
--- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
--- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
--- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
--- be kept longer, or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
+-- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
+-- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
+-- or the key holds something else.
 
--- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
 -- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
@@ -1423,7 +1423,7 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then comes the hand-over in a crowd (crowd.lua), to the head of its queue. All other tickets
+-- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
 -- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
 -- waiters.
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
@@ -1518,12 +1518,12 @@ local function wake(inbox, id, grant)
   return 0, false
 end
 
--- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
--- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
--- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
--- be kept longer, or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
+-- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
+-- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
+-- or the key holds something else.
 
--- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
 -- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
@@ -1567,7 +1567,7 @@ end
 
 asking = ARGV[2]
 
--- Hands the key over from the holder of a crowd to the head of its queue.
+-- Hands the key over from a single holder to the head of the crowd behind it.
 local function handOver(key, id)
   local was = crowd(key)
   if not was or not was.head or string.sub(was.place, 15) ~= id then return end
@@ -2128,9 +2128,9 @@ return table.concat(answers, '\\n')
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first: the script changes their expiry where it stands. Then comes the holder of a crowd (crowd.lua). All other
--- tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next waiters, and then
--- renews or confirms the ticket.
+-- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
+-- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- waiters, and then renews or confirms the ticket.
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
 -- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
 local time = redis.call('TIME')
@@ -2164,12 +2164,12 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   end
 end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
--- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
--- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
--- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
--- be kept longer, or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
+-- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
+-- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
+-- or the key holds something else.
 
--- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
 -- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
@@ -2212,7 +2212,7 @@ local function isRemembered(key, place)
 end
 
 
--- Renews the holder of a crowd, or confirms the ticket that was offered the key of one.
+-- Renews the single holder in front of a crowd, or confirms the ticket that was offered its key.
 local function keepHolder(key, id)
   local was = crowd(key)
   if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end

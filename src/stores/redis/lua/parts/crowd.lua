@@ -1,9 +1,9 @@
--- A crowd: a room with one holder that has the key for itself while others wait. A contended mutex nearly always is
--- one, and its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of
--- its time. It leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to
--- be kept longer, or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
+-- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
+-- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
+-- or the key holds something else.
 
--- Reads a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
+-- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
 -- the places of the holder, of the head of the queue and of the waiter behind the head.
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
