@@ -1,6 +1,6 @@
 import type { Store } from '../../src/contract/store.ts'
 
-/** The store with its methods as properties, so that a test can leave some out or put others in their place. */
+/** The store with its methods as properties. So a test can leave some of them out, or replace them. */
 export function boundStore(store: Store): Store {
   return {
     name: store.name,

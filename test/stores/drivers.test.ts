@@ -29,7 +29,7 @@ test('the code of a store is loaded with the first URL that names it', () => {
   expect([...loaded].filter((path) => /^src\/stores\/.*\//.test(path))).toEqual([])
 })
 
-/** What an import of a module brings along, as the sources name it. */
+/** All modules that an import of one module loads, as the sources name them. */
 function staticImportsOf(path: string, found: Set<string> = new Set()): ReadonlySet<string> {
   if (found.has(path)) return found
   found.add(path)

@@ -17,7 +17,7 @@ const EVERY_ANSWER = [
   'renew queued',
 ]
 
-/** Compares a store with the law. Every answer of the law has to come, each more than `timesEach` times. */
+/** Compares a store with the law. Every answer of the law has to come more than `timesEach` times. */
 export async function followsTheLaw(options: LawComparisonOptions, { timesEach = 0 } = {}): Promise<void> {
   const { answers } = await lawComparison(options)
   const counts = Object.entries(answers).filter(([name]) => !name.includes(' wakes '))

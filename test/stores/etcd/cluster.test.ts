@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const child of children.splice(0)) child.kill('SIGKILL')
 })
 
-/** Locks whose first endpoint is this one. */
+/** Locks of a store that asks this endpoint first. */
 function locksFrom(first: string): Locks {
   const endpoints = [first, ...cluster.urls.filter((url) => url !== first)]
   const locks = createLocks(etcdStore({ endpoints }))
@@ -88,7 +88,7 @@ test('a leader that is killed in the middle of an acquire, a renewal and a relea
   )
   const asked = async () => (await leader.messages())['Txn'] ?? 0
   const before = await asked()
-  // Nothing that the leader is asked from now on is decided while it lives, but the others may have it in their queues.
+  // Without its followers the leader decides no request, but its followers may have a request in their queues.
   for (const follower of followers) await follower.pause()
   const acquiring = locks.acquire('taken', { wait: '60s', ttl: '40s' })
   const extending = kept.extend().catch((error: unknown) => error)

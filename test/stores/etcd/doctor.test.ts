@@ -26,7 +26,7 @@ test('the doctor finds nothing wrong with an etcd of three members that are all 
   ])
 
   await cluster.members[0]?.kill()
-  // It may have led.
+  // The killed member may have been the leader.
   const then = await until('the two others have a leader', async () => {
     const found = await diagnose(url)
     return found.verdict !== 'problem' && found

@@ -6,14 +6,14 @@ import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
-/** A lease that lives on for other tickets is what makes these hard: etcd itself never ends the one whose time is over. */
+/** In these tests an etcd lease lives on for other tickets. So etcd itself never ends the ticket whose time is over. */
 let server: EtcdServer
 beforeAll(async () => {
   server = await startEtcd()
 })
 afterAll(() => server.close())
 
-/** Another ticket of the same process, under the same lease, that is renewed until the end. */
+/** Keeps another ticket of the same process under the same etcd lease, and renews it until the end. */
 async function busy(store: Store, draft: Partial<Ticket>): Promise<Disposable> {
   const other = ticket(draft)
   fenceOf(await store.acquire(other))
@@ -56,7 +56,7 @@ test('a ticket ends at its time although etcd could not be reached for longer th
   const from = performance.now()
   await own.kill()
   await until('its lease would be over', () => performance.now() > from + 4500)
-  // Starts with every lease as it was granted.
+  // After a restart every etcd lease has its full ttl again.
   await own.restart()
   const other = etcdStore({ endpoints: [own.url] })
   await untilFree(other, 'away')
@@ -64,7 +64,7 @@ test('a ticket ends at its time although etcd could not be reached for longer th
   await other.close()
 })
 
-test('an acquire whose answer was lost, and that nobody repeats or gives back, ends at its time', async () => {
+test('an acquire whose answer was lost, and that is neither repeated nor released, ends at its time', async () => {
   await using proxy = await startProxy({ targetPort: server.port })
   const store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`] })
   const other = etcdStore({ endpoints: [server.url] })
@@ -84,7 +84,7 @@ test.each(['acquire', 'acquireAll'] as const)(
   async (verb) => {
     await using proxy = await startProxy({ targetPort: server.port })
     const other = etcdStore({ endpoints: [server.url] })
-    // On a busy machine the slow member may hear in time that nobody waits for it.
+    // On a busy machine the slow member may hear in time that the request was cancelled.
     await until('a request comes in late', async () => {
       const store: Store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, server.url] })
       const key = crypto.randomUUID()

@@ -28,14 +28,14 @@ function locksAt(...urls: string[]): Locks {
   return locks
 }
 
-/** The names of the keys of all tickets, tombstones and all. */
+/** The names of the keys of all tickets, also of tombstones. */
 async function names(): Promise<string[]> {
   const range = { key: base64('holdfast/tickets'), range_end: base64('holdfast/tickett') }
   const { kvs = [] } = (await server.call('/v3/kv/range', range)) as { kvs?: { key: string }[] }
   return kvs.map(({ key }) => Buffer.from(key, 'base64').toString())
 }
 
-/** What is to be seen of a key. */
+/** The visible state of a key. */
 async function room(locks: Locks, key: string): Promise<InspectedRoom | undefined> {
   for await (const one of locks.inspect({ prefix: key })) if (one.key === key) return one
   return undefined
@@ -51,7 +51,7 @@ describe('several keys', () => {
     async (lose) => {
       await using proxy = await startProxy({ targetPort: server.port })
       const [locks, other] = [locksAt(`http://127.0.0.1:${proxy.port}`), locksAt(server.url)]
-      // Asks again by the second way, where they are found.
+      // The store finds its tickets when it asks again by the second way.
       const store: Store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, server.url] })
       const before = ticket()
       fenceOf(await store.acquire(before))
@@ -85,7 +85,7 @@ describe('several keys', () => {
     let rounds = 0
     const work = async (locks: Locks, seed: number) => {
       for (let round = 0; round < 15; round += 1) {
-        // Two to four of six keys.
+        // Each round takes two to four of six keys.
         const keys = Array.from({ length: 6 }, (_, index) => `shared-${index}`)
         const mine = keys.filter((_, index) => (seed * 7 + round * 13 + index * index * 5) % 6 < 3)
         await locks.withLocks(mine, { wait: '1m' }, async (leases) => {
@@ -117,7 +117,7 @@ describe('replies that are lost', () => {
     await using proxy = await startProxy({ targetPort: server.port })
     const url = `http://127.0.0.1:${proxy.port}`
     const [locks, other] = [locksAt(url), locksAt(server.url)]
-    // What every process asks once is asked before.
+    // The requests that every process sends once are done before the test counts.
     await locks.withLock('before', () => {})
     const key = `lost-${verb}`
     if (verb === 'acquire') {
@@ -157,7 +157,7 @@ describe('replies that are lost', () => {
     fenceOf(await store.acquire(late))
     expect(await store.release(releaseOf(late))).toEqual({ was: 'held' })
     proxy.normal()
-    // Whether it arrives at all is a matter of who is faster, the request or its being cancelled. It finds a tombstone.
+    // The acquire may be cancelled before it arrives. If it arrives, it finds a tombstone.
     expect(await store.acquire({ ...late })).toEqual({ tag: 'gone', evicted: false })
     fenceOf(await store.acquire(ticket({ key: 'late', patienceMs: 0 })))
     await store.close()
@@ -237,7 +237,8 @@ describe('a client that is cut off', () => {
     const next = await waiting
     expect(lostAt).toBeLessThan(performance.now())
     expect(next.fence).toBeGreaterThan(lease.fence)
-    // Its lease in etcd: 2 s and a fifth and a second, in whole seconds; etcd takes a while to notice.
+    // The ticket's etcd lease lasts 2 s, a fifth of that and a second, in whole seconds. etcd takes a while to notice
+    // its end.
     expect(performance.now() - from).toBeLessThan(9000)
     await next.release()
   })
@@ -298,7 +299,8 @@ describe('200 waiters', () => {
     await Promise.all(waiting)
     const spent = ((await server.requests())['Txn'] ?? 0) - before
     expect(spent).toBeGreaterThanOrEqual(201)
-    // Each release is one, and each hand-over to the other process; the rest is who asked whether it is still in the queue.
+    // Each release is one request, and so is each hand-over to the other process. The other requests ask whether a
+    // waiter is still in the queue.
     expect(spent).toBeLessThan(2 * 201 * 1.2)
     for (const start of [0, 1]) {
       const ofOne = served.filter((index) => index % 2 === start)

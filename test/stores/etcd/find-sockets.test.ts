@@ -24,7 +24,7 @@ test('a socket is found that comes of the work, also later, and no other', async
           const mine = connect(port)
           expect(found).toEqual([mine])
           stop()
-          // Whatever follows from it is somebody else's.
+          // A socket that follows after the stop belongs to somebody else.
           later = connect(port)
           done(mine)
         })

@@ -25,8 +25,8 @@ test('the stores of two processes follow the law together', async () => {
 }, 240_000)
 
 /**
- * The law renews the tickets of a batch one after the other, and the etcd store all at once, so `askAgainMs` of a waiter may
- * know of a holder behind it in the list. Here no batch has two tickets of one key.
+ * The law renews the tickets of a batch one after the other, and the etcd store renews all at once. So the etcd store's
+ * `askAgainMs` of a waiter may know of a holder behind it in the list. Here no batch has two tickets of one key.
  */
 function keyByKey(store: Store): Store {
   const renew = async (tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> => {
@@ -46,7 +46,7 @@ function keyByKey(store: Store): Store {
   })
 }
 
-/** The first ticket of each key, then the second of each, and so on. */
+/** The first ticket of each key comes first, then the second of each, and so on. */
 function batches(tickets: readonly Ticket[]): readonly (readonly Ticket[])[] {
   const found: Ticket[][] = []
   const counts = new Map<string, number>()

@@ -13,7 +13,9 @@ import {
 } from '../../../src/stores/etcd/grpc/messages.ts'
 import { MessageReader } from '../../../src/stores/etcd/grpc/wire.ts'
 
-/** What the store uses of etcdserverpb/rpc.proto and mvccpb/kv.proto, and a field of each kind that it passes over. */
+/**
+ * The part of etcdserverpb/rpc.proto and mvccpb/kv.proto that the store uses, and one field of each kind that it skips.
+ */
 const { root } = protobuf.parse(
   `
   syntax = "proto3";

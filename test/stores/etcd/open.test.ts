@@ -61,7 +61,7 @@ describe('an etcd with a password', () => {
 
   test('is asked for one new token, however many requests find that theirs has expired', async () => {
     const store = await openEtcd(`etcd://app:p%40ss%2Fword@127.0.0.1:${server.port}`)
-    // What requests wait for together is known before.
+    // The requests for which others wait are done before the test counts.
     const first = ticket()
     fenceOf(await store.acquire(first))
     await store.release(releaseOf(first))
@@ -73,7 +73,7 @@ describe('an etcd with a password', () => {
     const before = (await server.requests())['Authenticate'] ?? 0
     const tickets = Array.from({ length: 200 }, () => ticket({ patienceMs: 0 }))
     for (const answer of await Promise.all(tickets.map((one) => store.acquire(one)))) fenceOf(answer)
-    // Another one where the new one has expired by then, too.
+    // Two requests, if the new token has expired by then, too.
     expect(((await server.requests())['Authenticate'] ?? 0) - before).toBeLessThanOrEqual(2)
     await store.close()
   })
@@ -118,7 +118,7 @@ describe('an etcd with a password', () => {
   async function expired(old: string): Promise<boolean> {
     try {
       await server.call('/v3/kv/range', { key: bytes('k') }, { token: old })
-      // Being used keeps it alive.
+      // Each use would keep the token alive, so this waits for longer than the token lives.
       await new Promise((resolve) => setTimeout(resolve, 3000))
       return false
     } catch (error) {
@@ -142,7 +142,7 @@ describe('an etcd with TLS', () => {
       { endpoints: [server.url], tls: { ca: pem('authority.pem'), servername: 'elsewhere' } },
       /another host name/,
     )
-    // It hangs up without a word.
+    // The server hangs up without a word.
     const plain = etcdStore({ endpoints: [server.url.replace('https', 'http')] })
     await expect(plain.acquire(ticket())).rejects.toMatchObject({
       message: expect.stringMatching(/speak TLS/),

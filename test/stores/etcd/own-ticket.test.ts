@@ -6,7 +6,7 @@ type Tag = TicketState['tag']
 
 const DRAFT = { ttlMs: 1000, acceptMs: 300, patienceMs: 600, minHoldMs: 5000 }
 
-/** A ticket that came at 0, and is in this state since 100. */
+/** A ticket that came at 0, and has been in this state since 100. */
 function inState(tag: Tag): OwnTicket {
   const own = ownTicket(DRAFT, 0)
   if (tag === 'waiting') return own

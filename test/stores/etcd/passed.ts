@@ -1,6 +1,6 @@
 import { until } from '../../servers/until.ts'
 
-/** For tests of what silence does: resolves when so much time is over. */
+/** Resolves when this much time is over. It is for tests of what silence does. */
 export async function passed(ms: number): Promise<void> {
   const from = performance.now()
   await until(`${ms} ms have passed`, () => performance.now() - from > ms, {

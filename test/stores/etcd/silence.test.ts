@@ -75,7 +75,7 @@ test('a machine that does not even refuse a connection keeps no process that wan
   const [printed] = await once(listener.stdout, 'data')
   const port = Number(printed)
   listener.kill('SIGSTOP')
-  // Its queue of connections takes two or three, and then the kernel throws away what comes.
+  // The listener's queue takes two or three connections. After that the kernel drops what comes.
   await until('a connection hangs', async () => {
     const socket = connect(port, '127.0.0.1')
     closings.push(() => socket.destroy())

@@ -9,16 +9,16 @@ import type { AddressInfo } from 'node:net'
 
 export interface StrangeServer extends AsyncDisposable {
   readonly url: string
-  /** Open now, oldest first. */
+  /** The open sessions, the oldest first. */
   readonly sessions: ReadonlySet<ServerHttp2Session>
-  /** What it does with a request. */
+  /** Handles a request. */
   answer: (stream: ServerHttp2Stream, path: string, headers: IncomingHttpHeaders) => void
-  /** Takes no more connections; those that are open stay. */
+  /** Accepts no more connections; open ones stay. */
   refuse(): void
   close(): Promise<void>
 }
 
-/** An HTTP/2 server that says what no etcd can be made to say. */
+/** An HTTP/2 server that gives answers that etcd never gives. */
 export async function startStrangeServer(answer: StrangeServer['answer']): Promise<StrangeServer> {
   const server = createServer()
   const sessions = new Set<ServerHttp2Session>()
@@ -48,7 +48,7 @@ export async function startStrangeServer(answer: StrangeServer['answer']): Promi
   return strange
 }
 
-/** A message as gRPC frames it. */
+/** A message in the frame of gRPC. */
 export function framed(message: Uint8Array): Buffer {
   const head = Buffer.alloc(5)
   head.writeUInt32BE(message.length, 1)

@@ -12,10 +12,10 @@ let clock: FakeClock
 let timers: TicketTimers
 let room: EtcdRoom
 let tickets: Map<string, OwnTicket>
-/** What was written when each ticket was ended, and whose minimum hold was over. */
+/** The writes that ended each ticket. `withoutMinHold`: the tickets whose minimum hold was over. */
 let ended: { readonly own: OwnTicket; readonly atMs: number; readonly apply: readonly Operation[] }[]
 let withoutMinHold: OwnTicket[]
-/** How often etcd does not answer. */
+/** How many more requests etcd leaves without an answer. */
 let failures: number
 
 beforeEach(() => {

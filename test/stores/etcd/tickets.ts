@@ -3,7 +3,7 @@ import type { AcquireAnswer, ReleaseRequest, RenewAnswer, Ticket } from '../../.
 
 let last = 0
 
-/** A ticket of a mutex on a key of its own that waits, but for what the draft says. */
+/** A ticket of a mutex on a key of its own, with patience, unless the draft says otherwise. */
 export function ticket(draft: Partial<Ticket> = {}): Ticket {
   last += 1
   return {

@@ -10,7 +10,7 @@ let store: Store
 beforeAll(async () => {
   server = await startEtcd()
   store = etcdStore({ endpoints: [server.url] })
-  // The lease and the beginning of fences are known before anything is counted.
+  // The requests for the lease and for the beginning of fences are done before the test counts.
   const first = ticket()
   fenceOf(await store.acquire(first))
   await store.release(releaseOf(first))
@@ -20,7 +20,7 @@ afterAll(async () => {
   await server.close()
 })
 
-/** Requests other than keep-alives, which do not depend on how much is done. */
+/** The requests other than keep-alives, whose number does not depend on the work. */
 async function spent(work: () => Promise<void>): Promise<Record<string, number>> {
   const before = await server.requests()
   await work()

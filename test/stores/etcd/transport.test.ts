@@ -36,7 +36,7 @@ async function strange(answer: StrangeServer['answer']): Promise<StrangeServer> 
 }
 
 const NOTHING: TxnRequest = { when: [], apply: [], otherwise: [] }
-/** The answer to it, at revision 7. */
+/** The answer to `NOTHING`, at revision 7. */
 const SEVEN = framed(Buffer.from([0x0a, 2, 0x18, 7]))
 
 function answerAll(stream: Parameters<StrangeServer['answer']>[0]): void {
@@ -71,10 +71,10 @@ describe('a connection that ends', () => {
     await carriedOut
     const [session] = [...first.sessions] as [ServerHttp2Session]
     first.refuse()
-    // It says goodbye, and means to answer what it has.
+    // The server says goodbye, and still answers the requests that it has.
     session.goaway(0, 2 ** 31 - 1)
     await once(session, 'goaway')
-    // Asks the first one in vain for a connection, and the second one then.
+    // The client tries in vain to connect to the first server, and then connects to the second.
     expect((await cluster.ask(TXN, NOTHING)).reply.revision).toBe(7)
     loseAnswer()
     expect(await asking).toMatchObject({ reply: { revision: 7 }, isInDoubt: true })
@@ -127,7 +127,7 @@ describe('a server that is no etcd', () => {
   test.each([
     ['text that never ends', 'text/html', Buffer.from('<p>'.repeat(5000)), 'store-refused'],
     ['a message of 4 GB', 'application/grpc', Buffer.alloc(16_000, 0xff).fill(0, 0, 1), 'store-refused'],
-    // Empty messages without number: more of them than can be thrown away in time.
+    // Empty messages without end, and more of them than the client can skip in time.
     ['zeros that never end', 'application/grpc', Buffer.alloc(16_000), expect.stringMatching(/^store-/)],
   ])('that says %s is an error, and heard no longer', async (_, type, chunk, code) => {
     let heard = 0

@@ -9,15 +9,17 @@ import type {
 import { type Call, type CallAnswer, LawModel } from '../../../src/testing/law-model.ts'
 
 /**
- * Two stores as one, as if each were the store of a process: a ticket belongs to one of them. Only its own process knows when a
- * ticket was confirmed and how long its minimum hold is, so hints about times are taken from the law.
+ * Two stores as one, as if each were the store of a process: a ticket belongs to one of them. Only its own process
+ * knows when a ticket was confirmed and how long its minimum hold is. So hints about times come from the law.
  */
 export function twoProcesses(one: Store, other: Store): Store {
   const law = new LawModel(() => false)
   const ownerOf = (id: string): Store => (Number.parseInt(id.slice(0, 1), 16) % 2 === 0 ? one : other)
   const ask = (call: Call): CallAnswer => law.ask(call, { ms: Date.now(), us: Date.now() * 1000 }).answer
   let wake: (wake: Wake) => void = () => {}
-  /** Evicted after their holders had given them back: nobody waits for anything, so not every process looks out for that. */
+  /**
+   * Tickets that were evicted after their release. No ticket waits then, so not every process watches for the eviction.
+   */
   const left = new Set<string>()
   return {
     name: one.name,
@@ -75,7 +77,7 @@ export function twoProcesses(one: Store, other: Store): Store {
   }
 }
 
-/** The answer of the store, with the times of the law's, where both say the same otherwise. */
+/** The store's answer with the law's times, if both have the same tag. */
 function hinted<A extends AcquireAnswer | RenewAnswer>(answer: A, expected: A): A {
   if (answer.tag === 'queued' && expected.tag === 'queued')
     return { ...answer, askAgainMs: expected.askAgainMs }
@@ -83,7 +85,7 @@ function hinted<A extends AcquireAnswer | RenewAnswer>(answer: A, expected: A): 
   return answer
 }
 
-/** Of each holder what its own process says. */
+/** The page, with each holder as its own process shows it. */
 function merged(page: RoomPage, seenByOther: RoomPage, isOfOne: (id: string) => boolean): RoomPage {
   const theirs = seenByOther.rooms.flatMap(({ key, holders }) => holders.map((holder) => ({ key, holder })))
   const rooms = page.rooms.map((room) => ({

@@ -35,7 +35,7 @@ async function leaseTtl({ key, id }: Ticket): Promise<number | undefined> {
   return Number(grantedTTL)
 }
 
-/** Of waiters, as etcd grants it at least, and of holders with a ttl of 30 s. */
+/** The ttl of an etcd lease: of waiters, the shortest that etcd grants, and of holders with a ttl of 30 s. */
 const [WAITING_S, HOLDING_S] = [2, 38]
 
 async function queued(store: Store, one: Ticket): Promise<void> {
@@ -54,7 +54,7 @@ describe('the key of a ticket that waits', () => {
     expect(await leaseTtl(near)).toBe(HOLDING_S)
     fenceOf((await store.renew([near]))[0])
     await store.release(releaseOf(near))
-    // Nobody but its own process says that it still lives.
+    // Only a waiter's own process reports that it still lives.
     expect(await leaseTtl(far)).toBe(WAITING_S)
     fenceOf((await other.renew([far]))[0])
     expect(await leaseTtl(far)).toBe(HOLDING_S)
@@ -215,7 +215,7 @@ describe('a release that lets in a waiter of the same process', () => {
     const [holder, waiter] = [ticket({ key }), ticket({ key })]
     fenceOf(await store.acquire(holder))
     await queued(store, waiter)
-    // The watch does not tell of it in time.
+    // The watch reports the eviction too late.
     proxy.delay({ replyMs: 300 })
     expect(await other.evict({ key, id: waiter.id, reason: 'stuck' })).toEqual([waiter.id])
     expect(await store.release(releaseOf(holder))).toEqual({ was: 'held' })

@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 
-/** A project that has installed holdfast, and not what speaks gRPC. */
+/** A project that has installed holdfast, but no package for gRPC. */
 const root = fileURLToPath(new URL('../../../', import.meta.url))
 const run = promisify(execFile)
 let project: string

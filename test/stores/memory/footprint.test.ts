@@ -109,20 +109,20 @@ function storeWithTime() {
   }
 }
 
-/** Also keeps the store from being collected before the heap was measured. */
+/** The call also keeps the store from being collected before the heap is measured. */
 async function roomsOf(store: Store): Promise<readonly RoomView[]> {
   const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 10 })
   return rooms
 }
 
-/** Whoever opens a room looks at two old ones. */
+/** Visits other keys. Each visit also checks two old rooms. */
 function useOtherKeys(store: Store, count: number): void {
   for (let index = 0; index < count; index += 1) {
     visit(store, ticketOf(`other ${index}`))
   }
 }
 
-/** The memory store answers at once. */
+/** Takes and releases a key. The memory store answers at once. */
 function visit(store: Store, ticket: Ticket): void {
   void store.acquire(ticket)
   void store.release({ key: ticket.key, id: ticket.id, cancel: false })

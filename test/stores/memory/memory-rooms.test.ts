@@ -11,7 +11,7 @@ const steps = fc.oneof(
 )
 
 describe('the rooms of a memory store', () => {
-  test('are found by key, and looked at in turn: the newest last', () => {
+  test('are found by key, and visited in turn: the newest last', () => {
     fc.assert(
       fc.property(fc.array(steps, { maxLength: 200 }), (history) => {
         const rooms = new MemoryRooms(() => false)
@@ -63,12 +63,13 @@ describe('the rooms of a memory store', () => {
   test('cost a visitor about the same however many keys are held', () => {
     const besideFew = cpuOfVisits(200)
     const besideMany = cpuOfVisits(200_000)
-    // 2 to 3 times as much, for want of cache. With one Map, which was walked over its holes, it was 100 times as much.
+    // 2 to 3 times as much, because the cache is too small. With one Map, and walks over its holes, it was 100 times as
+    //   much.
     expect(besideMany / besideFew).toBeLessThan(10)
   })
 })
 
-/** The processor's time for taking and releasing other keys while so many are held. */
+/** The processor's time for taking and releasing other keys while this many are held. */
 function cpuOfVisits(held: number): number {
   const store = memoryStore()
   const visit = (key: string) => {

@@ -31,7 +31,7 @@ afterAll(async () => {
 })
 afterEach(nothingIsLeft)
 
-/** Neither a lock nor a connection. */
+/** Waits until neither a lock nor a connection is left. */
 async function nothingIsLeft(): Promise<void> {
   await until('no advisory lock is left', async () => (await locks()).length === 0)
   await until('no connection is left', async () => {
@@ -56,7 +56,7 @@ const reasonOf = (promise: Promise<unknown>) =>
     (reason: unknown) => reason,
   )
 
-/** A pool of which the test can reach the connection that a lease lives on. */
+/** A pool that lets the test reach the connection of a lease. */
 function spiedPool(): { pool: pg.Pool; own(): pg.Client } {
   const made: pg.Client[] = []
   class Spied extends pg.Client {
@@ -129,7 +129,7 @@ describe.each(Object.entries(clients))('with %s', (_name, newClient) => {
     controller.abort(reason)
     expect(await waits).toBe(reason)
     await waiting(0)
-    // And did not stay in it until its slice of the wait was over.
+    // The aborted wait did not stay in the queue until its slice was over.
     expect(backendsEnded()).toBe(endedBefore + 1)
     await holder.release()
     await end()
@@ -210,14 +210,15 @@ test('an index can be built concurrently by a holder while others wait', async (
   const holder = await advisorySession(pool, 'a')
   const waits = [1, 2, 3].map(() => advisorySession(pool, 'a', { wait: '50s' }))
   await waiting(3)
-  // A bare pg_advisory_lock() keeps the snapshot of its statement, and this would wait for it until the time is over.
+  // If the waiters used a bare pg_advisory_lock(), it would keep the snapshot of its statement. The index would wait
+  // for it until the time is over.
   const builder = new pg.Client({ connectionString: server.url, statement_timeout: 45_000 })
   await builder.connect()
   await builder.query('create index concurrently on indexed (a)')
   await builder.end()
   expect(await locks()).toHaveLength(4)
   await holder.release()
-  // In any order: who waits for long gives up the place in the queue now and then.
+  // The order is not known: a long wait loses its place in the queue now and then.
   await Promise.all(waits.map(async (wait) => (await wait).release()))
 })
 
@@ -233,7 +234,7 @@ describe('a fence', () => {
     await server.sql('truncate holdfast.advisory_fence')
   })
 
-  test('has its table made by whoever comes first, in the schema that is named', async () => {
+  test('has its table made by the process that comes first, in the schema that is named', async () => {
     const keys = Array.from({ length: 8 }, (_, index) => `key ${index}`)
     const leases = await Promise.all(keys.map((key) => advisorySession(pool, key, { schema: 'my-locks' })))
     expect(new Set(leases.map(({ fence }) => fence)).size).toBe(keys.length)
@@ -293,7 +294,7 @@ describe('is refused with one sentence', () => {
     await standby.close()
   })
 
-  test('without the right to make the table, and is not once somebody else has made it', async () => {
+  test('without the right to make the table, and is not once another role has made it', async () => {
     await server.sql('create role guest login')
     const guests = new pg.Pool({ connectionString: server.url.replace('holdfast@', 'guest@') })
     expect(
@@ -373,7 +374,7 @@ describe('when the connection is in trouble', () => {
     })
     proxy.normal()
     const startedAt = performance.now()
-    // Longer than its ttl, so that it lives by probes that were answered.
+    // This takes longer than the ttl, so the lease lives by probes that were answered.
     await until('its ttl has passed', () => performance.now() - startedAt > 5500)
     lease.assertHeld()
     await lease.release()
@@ -416,7 +417,7 @@ describe('when the connection is in trouble', () => {
   })
 
   test('whose session was reset underneath, the lease is lost with the next probe', async () => {
-    // What a pooler does that says the server's own process id.
+    // A pooler does the same if it reports the server's own process id.
     const spied = spiedPool()
     const lease = await advisorySession(spied.pool, 'a', { ttl: '6s' })
     await spied.own().query('discard all')
@@ -499,7 +500,7 @@ test.each(['SIGKILL', undefined] as const)('a process that ends (%s) frees its k
     expect(await tryAdvisorySession(pool, 'a')).toBeNull()
     child.kill(signal)
   }
-  // Without a signal it ends by itself: a lease does not keep its process.
+  // Without a signal the process ends by itself: a lease does not keep it alive.
   await ended
   await (await advisorySession(pool, 'a')).release()
 })

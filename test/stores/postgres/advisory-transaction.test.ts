@@ -55,7 +55,7 @@ const waiting = (count = 1) =>
     return rows.length === count
   })
 
-/** Runs `work` in a transaction of each client that people use. */
+/** Runs `work` in a transaction of each of the usual clients. */
 const clients: Readonly<Record<string, (work: (tx: SqlClient) => Promise<unknown>) => Promise<unknown>>> = {
   pg: async (work) => {
     const { client, end } = await begin()
@@ -137,7 +137,7 @@ test('shared ones stand together, and keep an exclusive one out', async () => {
   await one.end()
   const waits = advisoryXact(writer.client, 'a')
   await waiting()
-  // A newcomer stands behind the writer.
+  // A new shared lock waits behind the writer.
   const late = await begin()
   expect(await tryAdvisoryXact(late.client, 'a', { shared: true })).toBe(false)
   await two.end()
@@ -165,7 +165,7 @@ test('waiters are granted in their order', async () => {
   expect(order).toEqual([0, 1, 2, 3, 4])
 })
 
-test('a savepoint that is rolled back gives back what was locked after it', async () => {
+test('a savepoint that is rolled back unlocks every key that was locked after it', async () => {
   const { client, end } = await begin()
   await client.query('savepoint s')
   await advisoryXact(client, 'a')
@@ -183,7 +183,7 @@ test('a bounded wait goes by `wait` and not by lock_timeout, and puts lock_timeo
   await client.query("set local lock_timeout = '20ms'")
   const waits = advisoryXact(client, 'a', { wait: '20s' })
   await waiting()
-  // Long after its own lock_timeout, by the server's clock.
+  // The wait is far longer than the application's own lock_timeout, by the server's clock.
   await until('it has waited for a while', async () => {
     const rows = await server.sql(
       `select from pg_stat_activity where wait_event = 'advisory' and clock_timestamp() - query_start > '200ms'`,
@@ -250,7 +250,7 @@ describe('outside of a transaction', () => {
       await expect(tryAdvisoryXact(tx, 'a', { shared: true })).rejects.toThrow(sentence)
       const holder = await begin()
       await advisoryXact(holder.client, 'a')
-      // At once: it would wait for nothing.
+      // Each call rejects at once, because it would wait for nothing.
       await expect(advisoryXact(tx, 'a', { wait: Number.POSITIVE_INFINITY })).rejects.toThrow(sentence)
       await expect(tryAdvisoryXact(tx, 'a')).rejects.toThrow(sentence)
       await holder.end()
@@ -287,7 +287,7 @@ test('a transaction that has failed before is named as such', async () => {
   await end()
 })
 
-test('a cancelled wait is unknown to nobody: it is unavailable, and the transaction has to go', async () => {
+test('a cancelled wait is `store-unavailable`, and the transaction has to be rolled back', async () => {
   const holder = await begin()
   await advisoryXact(holder.client, 'a')
   const { client, end } = await begin()
@@ -327,7 +327,7 @@ test('several calls at once on one transaction each lock their own key', async (
   const sql = postgres(server.url, { max: 1 })
   const keys = ['a', 'free', 'b', 'c']
   const locked = sql.begin(async (tx) => {
-    // As a pipeline, so that the statements of the calls mix.
+    // The calls run as a pipeline, so that their statements mix.
     await Promise.all(keys.map((key) => advisoryXact(tx, key, { wait: '20s' })))
     const rows = await tx`
       select ((classid::bigint << 32) | objid::bigint)::text as id from pg_locks
@@ -370,7 +370,7 @@ test.each(['read committed', 'serializable'])(
         { id: 'from', cents: 1000 - rounds },
         { id: 'to', cents: rounds },
       ])
-      // What the documentation says of isolation: the lock alone is enough in READ COMMITTED only.
+      // This checks the documentation's words about isolation: the lock alone is enough in READ COMMITTED only.
       expect(conflicts > 0).toBe(isolation === 'serializable')
     } finally {
       await server.sql('alter database holdfast reset default_transaction_isolation')

@@ -12,7 +12,7 @@ beforeAll(async () => {
 afterAll(() => server?.close())
 
 test.each(Object.entries(clients))(
-  'after the clock was set back, a key is free that was given back, through %s',
+  'after the clock was set back, a key is free that was released, through %s',
   async (name, newClient) => {
     const url = await server.createDatabase(`set_back_${name.length}`)
     await migrate(newClient(url))
@@ -22,7 +22,7 @@ test.each(Object.entries(clients))(
     await clock.setTime(nowMs)
     let last = 0n
     const grants: readonly (() => Promise<bigint>)[] = [
-      // Free, and handed over to a waiter that confirms by asking, and by a renewal.
+      // The key is granted when it is free, and handed over to a waiter that confirms by an acquire, and by a renewal.
       async () => fenceOf(await store.acquire(mine)),
       async () => fenceOf(await handedOver(async () => store.acquire(mine))),
       async () => fenceOf(await handedOver(async () => (await store.renew([mine]))[0])),

@@ -15,7 +15,7 @@ describe.each(Object.entries(clients))('the postgres store on %s keeps the contr
     open: () => postgresStore(newClient(server.url)),
     leftovers: (prefix) => keysLike(prefix),
   })
-  // Most of their time is waiting for something to expire, and each has keys of its own.
+  // The cases run at the same time: they mostly wait for an expiry, and each has keys of its own.
   for (const { name, run } of cases) test.concurrent(name, run, 60_000)
 })
 

@@ -1,14 +1,14 @@
 import { Client } from 'pg'
 
 /**
- * Lets the store in a database see a time that the test sets: the function that asks the server is another one, and
- * everything else is as it is.
+ * Lets the store in a database see a time that the test sets. It replaces the function that asks the server for the
+ * time, and changes nothing else.
  */
 export async function controlClock(
   url: string,
 ): Promise<{ setTime(ms: number): Promise<void>; close(): Promise<void> }> {
   const client = new Client(url)
-  // A failed test may end the server first.
+  // A failed test may end the server before the client.
   client.on('error', () => {})
   await client.connect()
   const database = new URL(url).pathname.slice(1)

@@ -28,13 +28,14 @@ async function count(table: string, condition: string): Promise<number> {
 
 const crowd = (key: string, draft: object) => Array.from({ length: 650 }, () => ticket({ key, ...draft }))
 
-test('a crowd of readers is let in by 200 a call, and all of them although nobody asks any more', async () => {
+test('a crowd of readers is let in by 200 a call, and all of them although no ticket asks any more', async () => {
   const store = newStore()
   const writer = ticket({ key: 'read by many' })
   const readers = crowd(writer.key, { limit: UNLIMITED })
   fenceOf(await store.acquire(writer))
   await Promise.all(readers.map((reader) => store.acquire(reader)))
-  // As another process would: what is left to do is told to it, and not to the store.
+  // This statement stands for another process. The answer says that more is to be admitted, and the store does not see
+  // that answer.
   const [row] = await server.sql<{ answer: string }>(
     `select holdfast.lock_release(array['${writer.key}'], array['${writer.id}'], array[false], '') as answer`,
   )
@@ -44,7 +45,7 @@ test('a crowd of readers is let in by 200 a call, and all of them although nobod
   await until('all are in', async () => (await count('holders', `key = '${writer.key}'`)) === readers.length)
 })
 
-test('a crowd of waiters that are gone is dropped by 200 a call, and whoever waits behind them gets in', async () => {
+test('a crowd of waiters that are gone is dropped by 200 a call, and the waiters behind them get in', async () => {
   const store = newStore()
   const [holder, last] = [ticket({ key: 'left by many' }), ticket({ key: 'left by many' })]
   fenceOf(await store.acquire(holder))
@@ -85,7 +86,7 @@ test('more than a hundred acquires of one tick keep their order, also when a lat
   const holder = ticket({ key: 'in order' })
   fenceOf(await store.acquire(holder))
   const waiting = Array.from({ length: 250 }, () => ticket({ key: holder.key }))
-  // The connection that was used last is the next one to be used.
+  // The pool takes the connection that was used last.
   const [backend] = await server.sql<{ pid: number }>(
     `select pid from pg_stat_activity where query like '%lock_acquire%' and pid <> pg_backend_pid()
      order by state_change desc limit 1`,
@@ -106,7 +107,7 @@ test('more than a hundred acquires of one tick keep their order, also when a lat
   expect(rows.map(({ id }) => id)).toEqual(waiting.map(({ id }) => id))
 })
 
-test('a key is given back although the queue of notifications is full', async () => {
+test('a key is released although the queue of notifications is full', async () => {
   const url = await server.createDatabase('congested')
   const superuser = new pg.Client(url)
   await superuser.connect()
@@ -115,7 +116,7 @@ test('a key is given back although the queue of notifications is full', async ()
   const [holder, next] = [ticket(), ticket()]
   fenceOf(await holding.acquire(holder))
   expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
-  // A full one has eight gigabytes; what it says and does is this.
+  // A full queue has eight gigabytes. The replaced functions behave as a full one does.
   await superuser.query(`
     set allow_system_table_mods = on;
     alter function pg_catalog.pg_notification_queue_usage() rename to true_usage;

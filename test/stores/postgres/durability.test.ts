@@ -7,7 +7,7 @@ import { storeAt } from './store-at.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
-  // What a commit does not wait for stays in memory for ten seconds, and is gone when the server is killed.
+  // A write that its commit does not wait for stays in memory for ten seconds, and is gone when the server is killed.
   server = await startPostgres({
     settings: { wal_writer_delay: '10s', shared_preload_libraries: 'pg_stat_statements' },
   })
@@ -79,7 +79,7 @@ test.each([
 test('behind a pooler, too, asynchronous means that no grant waits for the disk, and each call is one statement', async () => {
   await using pooler = await startPgBouncer(server)
   const store = storeAt(pooler.url, { durability: 'asynchronous', connections: 1 })
-  // The sweep goes with the first one, and takes a transaction of several statements. The second one comes after it.
+  // The first call also sweeps, in a transaction of several statements. The second call comes after that.
   for (const key of ['warm', 'swept']) fenceOf(await store.acquire(ticket({ key })))
   await server.sql('select pg_stat_statements_reset()')
   await until('a grant is not on the disk yet', async () => {

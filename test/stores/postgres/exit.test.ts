@@ -17,7 +17,7 @@ test.each([
   await using server = await startPostgres()
   if (parameters !== '') await enableTls(server)
   const args = ['--import', 'tsx', script, `${server.url}${parameters}`, name, 'k']
-  // Rejects when it is still there after the time.
+  // Rejects if the process is still there after this time.
   const { stdout } = await promisify(execFile)('node', args, { timeout: 120_000 })
   expect(stdout).toBe('acquire-timeout\n')
   await until('its sessions are gone', async () => {

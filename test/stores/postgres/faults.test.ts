@@ -107,7 +107,7 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
     await other.release()
   })
 
-  test('who holds is told by its deadline when the server hangs', async () => {
+  test('a holder is told by its deadline when the server hangs', async () => {
     const key = crypto.randomUUID()
     const lease = await locksAt(server.url).acquire(key, { ttl: 2500 })
     const aborted = new Promise<number>((resolve) => {
@@ -127,7 +127,7 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
     await next.release()
   })
 
-  test('after the connection for wakes was lost everything is to be asked again, and wakes flow again', async () => {
+  test('after the connection for wakes was lost the store asks for everything again, and wakes flow again', async () => {
     const key = crypto.randomUUID()
     const [holders, waiters] = [storeAt(server.url), storeAt(proxiedUrl())]
     const [holder, next, last] = [ticket({ key }), ticket({ key }), ticket({ key })]
@@ -136,7 +136,7 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
     const fence = fenceOf(await holders.acquire(holder))
     for (const waiter of [next, last]) expect(await waiters.acquire(waiter)).toMatchObject({ tag: 'queued' })
     proxy.refuse()
-    // Nobody is there to hear of it.
+    // No session is there to hear of the release.
     await holders.release(releaseOf(holder))
     expect(heard).toEqual([])
     proxy.normal()
@@ -202,7 +202,7 @@ test('the application may use up its own pool: leases are taken, renewed and han
   await pool.end()
 })
 
-test('what the database says about statements and isolation is not what the store gets', async () => {
+test('the store is not bound to the database’s settings for statements and isolation', async () => {
   const url = await server.createDatabase('hostile')
   await server.sql(`
     alter database hostile set statement_timeout = '1ms';
@@ -227,7 +227,7 @@ test('what the database says about statements and isolation is not what the stor
 })
 
 test.each(['40001', '40P01'])(
-  'what the server undoes because of others (%s) is asked five times, and then given up',
+  'a statement that the server undoes because of others (%s) is sent five times, and then fails',
   async (state) => {
     const url = await server.createDatabase(`undone_${state.toLowerCase()}`)
     const store = postgresStore(new pg.Pool({ connectionString: url }))
@@ -236,7 +236,7 @@ test.each(['40001', '40P01'])(
     const database = new pg.Client(url)
     await database.connect()
     onTestFinished(() => database.end())
-    // A sequence counts also what is undone.
+    // A sequence also counts tries that are undone.
     await database.query(`
       create sequence public.tries;
       create function public.undo() returns trigger language plpgsql as $$

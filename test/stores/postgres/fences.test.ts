@@ -39,7 +39,7 @@ test('keys can be held after the clock was beyond the year 2286, with fences of 
   await locks.close()
 })
 
-/** One fence as a verb gives it, of a holder that has no row in the room: the one before has left. */
+/** Gives one fence as a verb does. The previous holder has left, so the room has no row with its fence. */
 const GIVE = `
   select holdfast.lock_rooms(array[$1]),
     holdfast.lock_fence($1, (extract(epoch from clock_timestamp()) * 1e6 - random() * 1e5)::bigint, 0)::text as fence`

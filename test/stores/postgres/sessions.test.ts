@@ -34,7 +34,7 @@ test('a process that freezes between a call and its commit, behind a pooler, doe
     connections: 1,
   })
   await freezing.release(releaseOf(frozen))
-  // Long enough to see the call done before its commit is on its way.
+  // The delay shows the call done before its commit is on its way.
   proxy.delay({ requestMs: 500 })
   const lost = expect(freezing.acquire(frozen)).rejects.toMatchObject({ code: 'store-unavailable' })
   await until('its call is done and not committed', async () => {
@@ -54,7 +54,7 @@ test('a process that freezes between a call and its commit, behind a pooler, doe
   await direct.release(releaseOf(next))
 })
 
-test("behind a pooler, too, the database's lock_timeout is not what the store gets", async () => {
+test("behind a pooler, too, the store is not bound to the database’s lock_timeout", async () => {
   const url = await server.createDatabase('impatient')
   await server.sql(`alter database impatient set lock_timeout = '1ms'`)
   const blocker = await clientAt(url)
@@ -90,7 +90,7 @@ test.each(['0', '1h', '10s', '2s'])(
   },
 )
 
-test('whoever may create functions in a schema of the search path is not run with our rights', async () => {
+test('a role that may create functions in a schema of the search path cannot run them with our rights', async () => {
   const url = await server.createDatabase('shared_by_many')
   await migrate(poolAt(url))
   const owner = await clientAt(url)
@@ -100,13 +100,13 @@ test('whoever may create functions in a schema of the search path is not run wit
     create table public.runs (role text);
     grant insert on public.runs to public`)
   const intruder = await clientAt(urlAs('intruder', url))
-  // A closer match than array_length(anyarray, integer), which is PostgreSQL's.
+  // This function matches more closely than PostgreSQL's array_length(anyarray, integer).
   await intruder.query(`
     create function public.array_length(text[], integer) returns integer language plpgsql as $$
     begin insert into public.runs values (current_user); return cardinality($1); end $$`)
   const store = storeAt(url)
   fenceOf(await store.acquire(ticket()))
-  // Before PostgreSQL's own, on a connection of an application that wants it so.
+  // This function comes before PostgreSQL's own, on a connection of an application that wants it so.
   await intruder.query(`
     create function public.hashtext(text) returns integer language plpgsql as $$
     begin insert into public.runs values (current_user); return 0; end $$`)

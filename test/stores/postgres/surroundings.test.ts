@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => server?.close())
 
 describe.each(Object.entries(clients))('behind a pooler that shares connections, on %s,', (_, newClient) => {
-  test('everything works, and nobody is left listening on a shared connection', async () => {
+  test('everything works, and no listener is left on a shared connection', async () => {
     const name = `pooled_${Math.random().toString(36).slice(2)}`
     const url = await server.createDatabase(name)
     await server.sql(`alter database ${name} set default_transaction_isolation = 'repeatable read'`)
@@ -97,7 +97,7 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
     expect(await server.sql(`select to_regnamespace('holdfast') as made`)).toEqual([{ made: null }])
   })
 
-  test('a schema that nobody has made yet, for who must not make it', async () => {
+  test('a schema that does not exist yet, for a role that must not make it', async () => {
     await expect(openPostgres(server.url, { schema: 'later', migrate: false })).rejects.toMatchObject({
       code: 'store-refused',
       message: expect.stringMatching(
@@ -179,7 +179,7 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
   })
 })
 
-/** As those of pg.native are made, which needs a compiler. */
+/** A client as pg.native makes it. The real one needs a compiler. */
 class NativeClient {
   connectionParameters = {}
   native = {}

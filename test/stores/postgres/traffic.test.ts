@@ -16,7 +16,7 @@ afterAll(() => server?.close())
 const newStore = (connections = 2) =>
   postgresStore(new pg.Pool({ connectionString: server.url }), { connections })
 
-/** How often each verb was called since the last reset. */
+/** How many calls each verb had since the last reset. */
 async function calls(): Promise<Record<string, number>> {
   const rows = await server.sql<{ verb: string; calls: string }>(
     `select substring(query from 'lock_(\\w+)\\(') as verb, sum(calls) as calls
@@ -62,7 +62,7 @@ test('500 waiters in two processes need four connections, and two statements for
   const tookSeconds = (performance.now() - from) / 1000
   expect(served).toEqual(Array.from({ length: 500 }, (_, index) => index))
   const { acquire = 0, renew = 0, release = 0 } = await calls()
-  // A few more where a batch of waiters was remembered meanwhile, as each process does every two seconds.
+  // A few more calls keep batches of waiters remembered, one for each process every two seconds.
   expect(acquire + renew + release).toBeLessThanOrEqual(501 * 2 + 20 + 2 * tookSeconds)
   await one.close()
   await other.close()
@@ -81,7 +81,7 @@ test('each verb is one statement, for one ticket and for a hundred', async () =>
     )
     return rows.map(({ calls, verb, query }) => [Number(calls), verb ?? query])
   }
-  // Prepares the tables, opens the connection, and sweeps for the next ten minutes.
+  // The first call prepares the tables, opens the connection, and sweeps for the next ten minutes.
   const warm = ticket({ key: 'warm' })
   expect(await asked(() => store.acquire(warm))).toContainEqual([1, 'acquire'])
   await store.release({ key: warm.key, id: warm.id, cancel: false })
@@ -116,7 +116,7 @@ test('500 waiters on a pool of 4 that the application uses, too, keep nothing of
   await until('they wait', async () => (await count('waiters')) === 500)
   const sessions = await server.sql(`select from pg_stat_activity where application_name = 'the application'`)
   expect(sessions.length).toBeLessThanOrEqual(4)
-  // All of them at once are the application's.
+  // The application can have all connections at once.
   const busy = await Promise.all([1, 2, 3, 4].map(() => pool.connect()))
   for (const client of busy) client.release()
   await first.release()
@@ -127,7 +127,7 @@ test('500 waiters on a pool of 4 that the application uses, too, keep nothing of
   for (const table of TABLES) expect(await count(table), table).toBe(0)
 })
 
-test('idle keys leave nothing behind: twenty thousand that were taken and given back', async () => {
+test('idle keys leave nothing behind: twenty thousand that were taken and released', async () => {
   const store = newStore()
   for (let round = 0; round < 10; round += 1) {
     const tickets = Array.from({ length: 2000 }, (_, index) => ticket({ key: `many:${round}:${index}` }))
@@ -138,7 +138,7 @@ test('idle keys leave nothing behind: twenty thousand that were taken and given 
   await store.close()
 })
 
-test('what was left by everybody is swept by whoever comes later', async () => {
+test('what all processes have left is swept by the next one that comes', async () => {
   const dying = newStore()
   const tickets = Array.from({ length: 1200 }, (_, index) => ticket({ key: `left:${index}`, lockDelayMs: 5 }))
   await Promise.all(tickets.map((each) => dying.acquire(each)))

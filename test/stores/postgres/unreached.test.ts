@@ -44,13 +44,13 @@ async function twoProcesses(
 
 function sharingStore(url: string): Store {
   const pool = new pg.Pool({ connectionString: url })
-  // That its idle connections are cut is for the application to hear.
+  // The application has to handle the errors of idle connections that are cut.
   pool.on('error', () => {})
   onTestFinished(() => pool.end())
   return postgresStore(pool, { connections: 'shared' })
 }
 
-/** Until so many sessions listen; one is this process' own. */
+/** Waits until this many sessions listen. One of them is this process's own. */
 function untilListening(count: number): Promise<unknown> {
   return until(`${count} sessions listen`, async () => {
     const sessions = await server.sql(
@@ -88,7 +88,7 @@ test('if no process in the queue has a session any more, the head is offered the
   await headOfUnreachedQueueIsOffered(await twoProcesses())
 })
 
-test('nobody passes a waiter that is too wide to be let in, whoever is unreached in front of it', async () => {
+test('no waiter passes one that is too wide to be let in, whichever is unreached in front of it', async () => {
   const { far, proxy } = await twoProcesses()
   const [staying, leaving] = [ticket({ limit: 2 }), ticket({ limit: 2 })]
   const [unreached, wide, last] = [ticket({ limit: 2 }), ticket({ limit: 2, units: 2 }), ticket({ limit: 2 })]
@@ -118,7 +118,7 @@ test('readers pass an unreached writer one at a time, and only while it could ho
   expect(room?.queue).toMatchObject([writer, ...readers.slice(1)].map(({ id }) => ({ id })))
 })
 
-test('of a crowd that nobody hears for, 200 are looked at, and the call ends', async () => {
+test('of a crowd without any listener, 200 are looked at, and the call ends', async () => {
   const { far, proxy } = await twoProcesses()
   const [holder, living] = [ticket(), ticket()]
   fenceOf(await near.acquire(holder))
@@ -148,7 +148,7 @@ test('a call that finds a process gone stops neither other calls from that nor t
   }
   proxy.refuse()
   await untilUnreached()
-  // As a process that freezes behind a pooler leaves its call.
+  // A process that freezes behind a pooler leaves its call like this.
   const frozen = new pg.Client(server.url)
   await frozen.connect()
   onTestFinished(() => frozen.end())
@@ -184,7 +184,7 @@ test('a process that takes itself for heard, and has no session any more, is off
   fenceOf(await near.acquire(holder))
   await far.acquire(lost)
   await near.acquire(next)
-  // The server ends the session, and the process does not hear of it.
+  // The server ends the session, and the process does not hear of that.
   expect(proxy.silence('listen "holdfast_')).toBe(1)
   await server.sql(
     `select pg_terminate_backend(pid) from pg_stat_activity

@@ -13,9 +13,9 @@ let files = 0
 /** A machine whose clocks are set by hand, and which can be started anew. */
 class Machine {
   readonly path: string = join(folder, `${++files}.db`)
-  /** Since the boot. */
+  /** Milliseconds since the boot. */
   ms = 50_000
-  /** Since 1970, and wrong as it may be. */
+  /** Milliseconds since 1970. They may be wrong. */
   wallMs = 1_800_000_000_000
   boot = 'first'
 
@@ -44,7 +44,7 @@ async function fenceOf(store: Store, key = 'key', work: () => void = () => {}): 
   return answer.fence
 }
 
-test('a wall clock that is set forward or back expires nobody, and keeps nobody longer', async () => {
+test('a wall clock that is set forward or back expires no ticket, and keeps none longer', async () => {
   const machine = new Machine()
   const store = machine.open()
   for (const hours of [1, -1, 24 * 365 * 20, -24 * 365 * 50]) {
@@ -86,7 +86,7 @@ test('a fence is above the one before, when the wall clock was set back in betwe
   }
 })
 
-test('after a reboot nobody holds, waits or is gone', async () => {
+test('after a reboot no ticket holds, waits or is gone', async () => {
   const machine = new Machine()
   const before = machine.open()
   const [holder, waiter, cancelled] = [ticket(), ticket(), ticket({ key: 'other' })]
@@ -109,7 +109,7 @@ test('after a reboot nobody holds, waits or is gone', async () => {
   await after.close()
 })
 
-test('a second process of the same boot drops nobody', async () => {
+test('a second process of the same boot drops no ticket', async () => {
   const machine = new Machine()
   const [one, other] = [machine.open(), machine.open()]
   const mine = ticket()
@@ -119,13 +119,13 @@ test('a second process of the same boot drops nobody', async () => {
   await other.close()
 })
 
-test('where boots have no name, a clock that is behind means a reboot, and another one costs the ttl at most', async () => {
+test('where boots have no name, a clock that is behind means a reboot, and any other clock costs the ttl at most', async () => {
   const machine = new Machine()
   const mine = ticket({ ttlMs: 20_000 })
   const first = machine.open({ boot: '' })
   await first.acquire(mine)
   await first.close()
-  // Off for so long that the new clock is ahead of the old one already.
+  // The machine was off for so long that the new clock is ahead of the old one already.
   machine.ms += 10_000
   const second = machine.open({ boot: '' })
   expect(await second.acquire(ticket({ patienceMs: 0 }))).toEqual({ tag: 'busy', retryMs: 10_000 })
@@ -160,7 +160,7 @@ test('fences rise over everything that can happen to clocks, keys, processes and
         stores.push(machine.open())
       }
       if (happening === 'crowd') {
-        // Many are let in by one step, so their fences run ahead of the clock, and then all leave at once.
+        // One step lets many tickets in, so their fences run ahead of the clock. Then all of them leave at once.
         const gate = ticket({ key })
         await store.acquire(gate)
         for (const each of wave) await store.acquire(each)

@@ -7,7 +7,7 @@ import { ticket } from './tickets.ts'
 
 const folder = freshFolder()
 
-test('a thousand readers behind a writer are let in by one step, and nobody behind the next writer', async () => {
+test('a thousand readers behind a writer are let in by one step, and none behind the next writer', async () => {
   const store = await openSqlite(`${folder}/wave.db`)
   const woken: string[] = []
   await store.listen?.((wake) => wake.tag === 'ticket' && woken.push(wake.id))
@@ -63,7 +63,7 @@ test('dead waiters, however many, are skipped by the step that reaches them', as
   await store.close()
 })
 
-test('a step costs about the same in an empty room, behind a thousand waiters and beside thousands who share', async () => {
+test('a step costs about the same in an empty room, behind a thousand waiters and beside thousands of sharing holders', async () => {
   const store = await openSqlite(`${folder}/cost.db`)
   for (let index = 0; index < 1_000; index += 1) await store.acquire(ticket({ key: 'waiters' }))
   const readers = Array.from({ length: 5_000 }, () => ticket({ key: 'readers', limit: UNLIMITED }))
@@ -85,7 +85,7 @@ test('a step costs about the same in an empty room, behind a thousand waiters an
   }
   const empty = await median(cycle('empty', UNLIMITED))
   expect(await median(cycle('waiters', 1))).toBeLessThan(10 * empty)
-  // To sum them up in each step took 0.13 µs for each of them, and a step 40 times as long.
+  // Summing all holders up in each step took 0.13 µs for each of them, and a step took 40 times as long.
   expect(await median(cycle('readers', UNLIMITED))).toBeLessThan(5 * empty)
   expect(await median(cycle('permits', 9_999))).toBeLessThan(5 * empty)
   expect(await median(async (round) => store.renew(readers.slice(round, round + 1)))).toBeLessThan(5 * empty)

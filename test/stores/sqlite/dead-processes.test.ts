@@ -45,7 +45,7 @@ test('a frozen process that can take no more connections is not taken for a dead
   expect(unheard).toEqual([])
 })
 
-/** Connects once more, and keeps the connection. */
+/** Opens one more connection, and keeps it. */
 async function refused(path: string): Promise<boolean> {
   const socket = connect({ path })
   onTestFinished(() => {
@@ -69,7 +69,7 @@ test('a socket that this user may not write to says nothing about its process', 
   chmodSync(folder, 0o755)
   chmodSync(join(wakes, readdirSync(wakes)[0] ?? ''), 0)
   const { unheard, tell } = teller(lockFile)
-  // Nothing is forbidden to root.
+  // No permission stops root.
   if (USER === 0) process.seteuid?.(65534)
   try {
     await tell(listening.address)
@@ -140,7 +140,7 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   await store.acquire(held)
   const program = new URL('../../processes/waiters-process.ts', import.meta.url)
   const child = startProcess(program, `sqlite:${path}`, 'k', '2000', '30000')
-  // More of them could not all ask again within their patience of six seconds on a busy machine.
+  // More waiters could not all ask again within their patience of six seconds on a busy machine.
   await untilQueued(store, 2000)
   await until('all can be told', () => countUnreached(path) === 0, { everyMs: 100 })
   await store.acquire(behind)
@@ -149,12 +149,13 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   const begun = cpuMs()
   await store.release({ key: 'k', id: held.id, cancel: false })
   await until('the one behind is woken', () => woken.includes(behind.id))
-  // 6 ms when measured. A transaction and a connection for each of them would take hundreds.
+  // The release took 6 ms when it was measured. With a transaction and a connection for each waiter it would take
+  // hundreds.
   expect(cpuMs() - begun).toBeLessThan(60)
   expect(await room(store)).toMatchObject({ holders: [{ id: behind.id }], queue: [] })
 })
 
-/** How many wait and were not heard of since their process listens. */
+/** How many tickets wait that the store has not heard of since their process listens. */
 function countUnreached(path: string): number {
   const file = openDatabase(path, undefined)
   try {

@@ -78,6 +78,6 @@ test('the doctor says why a file cannot be used', async () => {
     ...{ check: 'connection', verdict: 'problem' },
     text: expect.stringContaining('got another kind of file'),
   })
-  // Its journal is not what is wrong with it.
+  // The journal is not the reason why this file cannot be used.
   expect(judged.findings.map(({ check }) => check)).not.toContain('journal')
 })

@@ -53,18 +53,18 @@ test('a killed holder costs its ttl, a killed head of the queue its acceptance t
 test.each([
   ['that is renewed', true],
   ['that is not renewed', false],
-])('who watches the signal of a lease %s hears at once that another process evicted it', async (_, renew) => {
+])('a holder that watches the signal of a lease %s hears at once that another process evicted it', async (_, renew) => {
   const path = freshPath()
   const operator = await StoreProcess.start(path)
   const locks = createLocks(sqliteStore(path), { ttl: '10m', renew })
-  // Nobody waited in this process, so nothing listened when the key was taken.
+  // No ticket of this process waited, so the process did not listen when it took the key.
   const lease = await locks.acquire('key')
   const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
   await until('it can be told', () => inboxesIn(path).every((inbox) => inbox !== ''))
   await operator.evict({ key: 'key', id: lease.id, reason: 'stuck since monday' })
   const evictedAt = performance.now()
   await lost
-  // The next renewal would have been in three minutes, or never.
+  // The next renewal would come in three minutes, or never.
   expect(performance.now() - evictedAt).toBeLessThan(5_000)
   expect(() => lease.assertHeld()).toThrow('stuck since monday')
   await locks.close()
@@ -111,7 +111,7 @@ test('processes that are killed at any moment break neither exclusion nor the or
     const [verb, number = '', pid = ''] = line.split(' ')
     const fence = BigInt(number)
     if (verb === 'enter') {
-      // Only somebody who was killed inside may not have left.
+      // Only a process that was killed while it held the key may have written no line for its end.
       if (inside !== undefined) expect(killed).toContain(inside.pid)
       expect(fence).toBeGreaterThan(inside?.fence ?? 0n)
       inside = { fence, pid }
@@ -160,7 +160,7 @@ test('a process stopped in the middle of a transaction makes others wait a while
     })
     clearInterval(ticking)
     expect(turns).toBeGreaterThan(100)
-    // It never commits: either it dies, or it goes on, ends and rolls back.
+    // The process never commits: either it dies, or it goes on, ends and rolls back.
     stopped.child.kill(signal)
     if (signal === 'SIGCONT') stopped.child.disconnect()
     const [again] = await until('the file is free', () =>
@@ -175,13 +175,13 @@ test('a process that holds, waits and listens ends when its work is done, and ha
   const path = freshPath()
   const child = startProcess(new URL('processes/hold-and-end.ts', import.meta.url), path)
   expect(await ended(child)).toEqual({ code: 0, signal: null, output: '' })
-  // It did not even close its store: no socket is left of it.
+  // The process did not even close its store, but no socket of it is left.
   expect(readdirSync(dirname(path)).filter((name) => !name.startsWith('locks.db'))).toEqual([])
   expect(readdirSync(dirname(path))).not.toContain(`locks.db-wakes-${process.geteuid?.()}`)
 })
 
 test.each(['end', 'exit', 'kill'])(
-  'a process that gives back its key as the last thing it does still wakes who is next: %s',
+  'a process that releases its key as the last thing it does still wakes the next waiter: %s',
   async (how) => {
     const path = freshPath()
     const waiting = await StoreProcess.start(path)
@@ -194,7 +194,7 @@ test.each(['end', 'exit', 'kill'])(
     const wokenAt = performance.now()
     const ending = how === 'kill' ? { code: null, signal: 'SIGKILL' } : { code: 0, signal: null }
     expect(await end).toEqual({ ...ending, output: '' })
-    // The connection that the wake took keeps nobody.
+    // The connection of the wake keeps no process alive.
     expect(performance.now() - wokenAt).toBeLessThan(3_000)
   },
 )
@@ -206,7 +206,7 @@ test('the socket of a killed process is cleared away by the next one that listen
   const [left = ''] = sockets()
   await dead.kill()
   expect(sockets()).toEqual([left])
-  // Only an old one: a fresh one may belong to a process that is just opening it.
+  // Only an old socket counts as dead. A fresh one may belong to a process that is just opening it.
   const minuteAgo = Date.now() / 1000 - 60
   utimesSync(join(`${path}-wakes-${process.geteuid?.()}`, left), minuteAgo, minuteAgo)
   await StoreProcess.start(path)

@@ -17,7 +17,7 @@ function freshPath(): string {
   return join(folder, `${files}.db`)
 }
 
-// Downloads them where they are missing.
+// Downloads the runtimes that are missing.
 beforeAll(() => void [commandOf('bun'), commandOf('deno')], 600_000)
 
 /** A process of some runtime that uses a lock file. */
@@ -74,7 +74,7 @@ test.each(runtimes)(
     const before = Number(process.hrtime.bigint()) / 1e6
     const clocks = (await asked.ask({ verb: 'clocks' })) as readonly number[]
     const after = Number(process.hrtime.bigint()) / 1e6
-    // The one of the lock file, and the one of the deadlines of `holdfast run`.
+    // The clock of the lock file, and the clock of the deadlines of `holdfast run`.
     expect(clocks).toHaveLength(2)
     for (const clock of clocks) {
       expect(clock).toBeGreaterThan(before)
@@ -89,14 +89,14 @@ test.each([
   ['bun', 'node'],
   ['deno', 'node'],
   ['bun', 'deno'],
-] as const)('what a process of %s holds, an older one of %s does not get', async (younger, older) => {
+] as const)('a key that a process of %s holds is not granted to an older one of %s', async (younger, older) => {
   const path = freshPath()
   const elder = new RuntimeProcess(older, path)
   await elder.ask({ verb: 'clocks' })
   await until('one is older by more than the ttl', () => performance.now() - elder.startedAt > TTL_MS + 1000)
   const young = new RuntimeProcess(younger, path)
   await young.ask({ verb: 'clocks' })
-  // On a busy machine an answer may come after the ttl is over; then it says nothing.
+  // On a busy machine an answer may come after the ttl is over. Then it shows nothing.
   await until('both have answered within the ttl', async () => {
     const mine = ticket({ ttlMs: TTL_MS })
     const askedAt = performance.now()

@@ -12,13 +12,13 @@ const folder = freshFolder()
 setFlagsFromString('--expose-gc')
 const collectGarbage: () => void = runInNewContext('gc')
 
-test('a million keys, taken and given back, leave nothing in the file, nor in memory', async () => {
+test('a million keys, taken and released, leave nothing in the file, nor in memory', async () => {
   const path = `${folder}/million.db`
   const store = await openSqlite(path)
   let heapBefore = 0
   for (let index = 0; index < 1_000_000; index += 1) {
     const mine = ticket({ key: `key:${index}` })
-    // Both answer at once here.
+    // Both calls answer at once.
     void store.acquire(mine)
     void store.release({ key: mine.key, id: mine.id, cancel: false })
     if (index === 10_000) heapBefore = heapUsed()
@@ -30,7 +30,7 @@ test('a million keys, taken and given back, leave nothing in the file, nor in me
   await store.close()
 }, 300_000)
 
-test('what dead processes leave is swept by those who go on, whatever it is', async () => {
+test('tickets of dead processes are swept by the living ones, whatever they are', async () => {
   let ms = 1_000_000
   const path = `${folder}/dead.db`
   const store = await openSqlite({ path, now: () => ({ ms, us: ms * 1_000 }), boot: 'test' })
@@ -44,7 +44,8 @@ test('what dead processes leave is swept by those who go on, whatever it is', as
   const waiting = await heldAndWaitedFor(store)
   ms += 700_000
   await goOn(store, 2_000)
-  // One round turns what expired with a lock-delay into a closed key, the next one finds that it is open again.
+  // One round turns a ticket that expired with a lock-delay into a closed key. The next round finds that the key is
+  // open again.
   ms += 700_000
   await goOn(store, 2_000)
   expect(rowsIn(path)).toBe(3)
@@ -52,7 +53,7 @@ test('what dead processes leave is swept by those who go on, whatever it is', as
   await store.close()
 })
 
-/** A room whose holder dies, too, but where somebody still waits, who has to be let in by its own call. */
+/** The holder of this room dies, too, but a waiter is left. Its own call has to let it in. */
 async function heldAndWaitedFor(store: Store): Promise<ReturnType<typeof ticket>> {
   await store.acquire(ticket({ key: 'waited for', ttlMs: 1_000 }))
   const waiting = ticket({ key: 'waited for', patienceMs: 10_000_000 })
@@ -68,7 +69,7 @@ async function goOn(store: Store, cycles: number): Promise<void> {
   }
 }
 
-/** One is that of the file itself. */
+/** One row is that of the file itself. */
 function rowsIn(path: string): number {
   const tables = ['meta', 'holder', 'waiter', 'tombstone', 'closure']
   const database = openDatabase(path, undefined)

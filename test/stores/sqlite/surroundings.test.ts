@@ -25,7 +25,7 @@ import { ticket } from './tickets.ts'
 
 const root = freshFolder()
 let folders = 0
-/** A folder of its own, which is not there yet. */
+/** A folder of its own, which does not exist yet. */
 function freshPath(...names: string[]): string {
   folders += 1
   return join(root, String(folders), ...names)
@@ -91,7 +91,7 @@ test('a lock file of a later format is refused, and is not changed', async () =>
 test('a damaged lock file is refused, with what to do', async () => {
   const [sound, path] = [freshPath('locks.db'), freshPath()]
   await (await openSqlite(sound)).close()
-  // Its first page, which says what it is, and then nothing that makes sense.
+  // The first page is that of a database, and the rest makes no sense.
   writeFileSync(path, readFileSync(sound).fill(0x5a, 1_024))
   const error = await errorOf(path)
   expect(error.message).toBe(
@@ -165,7 +165,7 @@ test('without permission to write, each way it can be missing is one clear sente
   for (const made of [readOnlyFolder ?? '', existing ?? '', folder]) chmodSync(made, 0o755)
 })
 
-/** What a user without any rights is told when it asks for a key in each of these files. */
+/** The answers to a user without any rights who asks for a key in each of these files. */
 async function errorsAsNobody(paths: readonly string[]): Promise<unknown> {
   const child = startProcess(new URL('processes/ask-as-nobody.ts', import.meta.url), ...paths)
   const end = ended(child)
@@ -176,7 +176,7 @@ async function errorsAsNobody(paths: readonly string[]): Promise<unknown> {
 
 test('on a full disk a new file leaves nothing behind', async () => {
   const path = freshPath('new', 'locks.db')
-  // Half of what the tables need.
+  // Half of the space that the tables need.
   expect(await errorsWithin(4, path, 1)).toEqual({ held: 0, code: 'store-unavailable' })
   expect(existsSync(join(path, '..', '..'))).toBe(false)
 })
@@ -194,7 +194,7 @@ test('a disk that fills up costs the calls that need room, and the file stays so
   await store.close()
 })
 
-/** Takes keys in a process whose files may not grow beyond so many KiB, until one is refused. */
+/** Takes keys until one is refused, in a process whose files may not grow beyond this many KiB. */
 async function errorsWithin(
   kib: number,
   path: string,
@@ -208,7 +208,7 @@ async function errorsWithin(
   return JSON.parse(output)
 }
 
-test('a file that was deleted is made anew, and who held in it hears of it', async () => {
+test('a file that was deleted is made anew, and its holders hear of that', async () => {
   const path = freshPath('locks.db')
   const [one, other] = [await openSqlite(path), await openSqlite(path)]
   const mine = ticket()
@@ -268,7 +268,7 @@ test('a file that was replaced by something else is refused from then on', async
     }
   })
   expect(await refused).toMatchObject({ name: 'StoreError', code: 'store-refused' })
-  // And good again when it is.
+  // The store works again when that file is gone.
   rmSync(path)
   await until('it works again', async () =>
     askOnce(store).then(
@@ -295,7 +295,7 @@ test('a file that is asked for all the time while it is refused is still tried a
   expect(await ask()).toBe(false)
   rmSync(path)
   await until('it is tried again', ask, { everyMs: 5 })
-  // A new error each time, not one that was thrown before.
+  // The error is new each time, and not one that was thrown before.
   expect(seen.size).toBeGreaterThan(1)
   await store.close()
 })
@@ -333,14 +333,14 @@ test('where no socket can be opened, locking goes on without wakes', async () =>
   await store.acquire(next)
   await store.release({ key: mine.key, id: mine.id, cancel: false })
   expect(await store.renew([next])).toMatchObject([{ tag: 'held' }])
-  // The next attempt is a new one.
+  // The next attempt to listen starts anew.
   rmSync(`${path}-wakes-${userInfo().uid}`)
   expect(await store.listen?.(() => {})).toBeTypeOf('function')
   await store.close()
   expect(existsSync(`${path}-wakes-${userInfo().uid}`)).toBe(false)
 })
 
-test('who may write the lock file may send wakes, and nobody else', async () => {
+test('a user who may write the lock file may send wakes, and no other user', async () => {
   for (const mode of [0o600, 0o660]) {
     const path = freshPath('locks.db')
     const store = await openSqlite(path)
@@ -388,7 +388,7 @@ test('without any SQLite the sentence names what to install', async () => {
   expect(readdirSync(folder).sort()).toEqual(['package.json', 'src'])
 })
 
-test('what is not the path of a file is refused at once', () => {
+test('a value that is not the path of a file is refused at once', () => {
   const expected: [unknown, string][] = [
     ['', 'Expected `path` to be the path of a file, got "".'],
     [undefined, 'Expected `path` to be the path of a file, got undefined.'],
@@ -442,7 +442,7 @@ test('the default file is in the folder for state of the user', () => {
     vi.stubEnv('XDG_STATE_HOME', unset)
     expect(defaultSqlitePath()).toBe('/users/somebody/.local/state/holdfast/locks.db')
   }
-  // Not one for each working folder.
+  // One file for the user, and not one for each working folder.
   for (const unset of ['', 'relative']) {
     vi.stubEnv('HOME', unset)
     expect(defaultSqlitePath()).toBe(join(userInfo().homedir, '.local/state/holdfast/locks.db'))

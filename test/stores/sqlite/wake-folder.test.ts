@@ -33,7 +33,7 @@ let folders = 0
 
 afterEach(() => vi.unstubAllEnvs())
 
-/** A lock file in a folder of its own, and a folder for temporary files that nobody else uses. */
+/** A lock file in a folder of its own, and a folder for temporary files that no other user uses. */
 async function freshStore(): Promise<{ path: string; wakes: string; temporary: string; store: Store }> {
   const folder = join(root, `${++folders}`)
   mkdirSync(join(folder, 'tmp'), { recursive: true })
@@ -45,7 +45,7 @@ async function freshStore(): Promise<{ path: string; wakes: string; temporary: s
   return { path, wakes: `${path}-wakes-${user}`, temporary, store }
 }
 
-/** As old as what a dead process has left. */
+/** Makes a file as old as those that a dead process has left. */
 function makeOld(path: string): void {
   const minuteAgo = Date.now() / 1000 - 60
   lutimesSync(path, minuteAgo, minuteAgo)
@@ -53,7 +53,7 @@ function makeOld(path: string): void {
 
 const ownName = (): string => `${randomBytes(8).toString('hex')}.sock`
 
-/** A socket file that nobody listens at, as a killed process leaves it: its server removes the name that it had before. */
+/** A socket file without a listener, as a killed process leaves it. Its server removes the name that it had before. */
 async function deadSocket(path: string): Promise<void> {
   const server = createServer()
   const before = join(root, `${++folders}.sock`)
@@ -96,7 +96,7 @@ test('a link in the place of the folder for sockets is refused, and nothing is r
   expect(readdirSync(victim).sort()).toEqual([...files, dead].sort())
 })
 
-test('of what lies in its folder a process removes its own dead sockets and nothing else', async () => {
+test('in its folder a process removes its own dead sockets and nothing else', async () => {
   const { wakes, store } = await freshStore()
   mkdirSync(wakes)
   const dead = join(wakes, ownName())
@@ -123,7 +123,7 @@ test('of what lies in its folder a process removes its own dead sockets and noth
   await someTurns()
   const left = readdirSync(wakes).map((name) => join(wakes, name))
   expect(left).toEqual(expect.arrayContaining([fresh, foreignName, foreignOwner, file, link]))
-  // And the one that it has opened itself.
+  // The open socket of the process itself is there, too.
   expect(left).toHaveLength(6)
   expect(existsSync(elsewhere)).toBe(true)
   unlisten?.()
@@ -165,7 +165,7 @@ test('where the folder beside the file is refused, wakes go by a folder of this 
   await until('the next one is woken', () => woken.includes(next.id))
 })
 
-test('a process of another user who may write the file wakes who is next', async () => {
+test('a process of another user who may write the file wakes the next waiter', async () => {
   const { path, store } = await freshStore()
   chmodSync(root, 0o755)
   chmodSync(dirname(path), 0o777)
@@ -292,7 +292,7 @@ test('a process that names the file by a link and one that names it itself hear 
   await until('the other one is woken', () => other.woken.includes(last.id))
 })
 
-/** Enough for whatever was begun to have reached the file system and the sockets of this process. */
+/** Enough time for everything that has begun to reach the file system and the sockets of this process. */
 async function someTurns(): Promise<void> {
   for (let turns = 0; turns < 100; turns += 1) await new Promise((resolve) => setTimeout(resolve, 1))
 }

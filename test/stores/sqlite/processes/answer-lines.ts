@@ -1,4 +1,5 @@
-// A process of any runtime that uses a lock file: each line that it gets is a call, and each line that it prints an answer.
+// A process of any runtime that uses a lock file. Each line that it gets is a call, and each line that it prints is an
+// answer.
 import { createInterface } from 'node:readline'
 import { deadlineIn } from '../../../../src/cli/run/deadline.ts'
 import type { Ticket } from '../../../../src/contract/store.ts'

@@ -1,4 +1,4 @@
-// A process that asks for a key in each of the given files, as a user who owns nothing, and tells what it is told.
+// A process that asks for a key in each of the given files, as a user who owns nothing, and prints the answers.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../../src/stores/sqlite/sqlite-engine.ts'
 import { ticket } from '../tickets.ts'

@@ -1,5 +1,5 @@
-// A process that takes and gives back one key until it is told to end, and writes every turn down in a record that all
-// contenders share: appending a line is one step, so the record shows what really happened in which order.
+// A process that takes and releases one key until it is told to end. It writes every turn into a record that all
+// contenders share. Appending a line is one step, so the record shows the true order of events.
 import { appendFileSync } from 'node:fs'
 import type { Wake } from '../../../../src/contract/store.ts'
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
@@ -23,7 +23,7 @@ for (let turn = 0; !ending; turn += 1) {
   appendFileSync(record, `enter ${fence} ${process.pid}\n`)
   appendFileSync(record, `leave ${fence} ${process.pid}\n`)
   await store.release({ key: mine.key, id: mine.id, cancel: false })
-  // Messages come in only when the loop turns.
+  // Messages arrive only when the event loop turns.
   if (turn % 8 === 0) await new Promise((resolve) => setImmediate(resolve))
 }
 await store.close()

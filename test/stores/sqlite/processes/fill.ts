@@ -1,4 +1,4 @@
-// A process that takes keys in a file until one is refused, and prints how many it holds and why it has no more.
+// A process that takes keys in a file until one is refused, and prints how many it holds and why it got no more.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
 import { ticket } from '../tickets.ts'
 

@@ -1,5 +1,6 @@
-// A process that takes a key, waits until somebody else waits for it, gives it back and ends: by itself, with an exit after the
-// store is closed, or by a signal that leaves no time for anything. As another user where one is given.
+// A process that takes a key, waits until another ticket waits for it, releases it and ends. It ends by itself, with an
+// exit after the store is closed, or by a signal that leaves no time for anything. If a user is given, it runs as that
+// user.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../../src/stores/sqlite/sqlite-engine.ts'
 import { until } from '../../../servers/until.ts'

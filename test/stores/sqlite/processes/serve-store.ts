@@ -1,4 +1,4 @@
-// A process with a sqlite store that does what it is sent: { number, verb, request }, answered by the number.
+// A process with a sqlite store. It carries out each message { number, verb, request }, and answers with the number.
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../../src/stores/sqlite/sqlite-engine.ts'
 
@@ -23,7 +23,7 @@ async function answer(verb: string, request: never): Promise<unknown> {
   return undefined
 }
 
-/** As if it was hit between two statements: the write lock is taken, and something is written. */
+/** The process stops between two statements: the write lock is taken, and something is written. */
 function stopInTransaction(): void {
   const database = openDatabase(path, undefined)
   database.exec(

@@ -23,7 +23,7 @@ export function startProcess(script: URL, ...args: string[]): ChildProcess {
   return child
 }
 
-/** How a process ended, with everything it has printed. */
+/** How a process ended, with all its output. */
 export function ended(
   child: ChildProcess,
 ): Promise<{ code: number | null; signal: string | null; output: string }> {
@@ -35,10 +35,10 @@ export function ended(
   })
 }
 
-/** A store in another process, to be asked from here. */
+/** A store in another process, which the test asks from here. */
 export class StoreProcess {
   readonly child: ChildProcess
-  /** Ids of the tickets that were woken there, in order. */
+  /** The ids of the tickets that were woken there, in order. */
   readonly woken: string[] = []
   readonly #answers = new Map<
     number,

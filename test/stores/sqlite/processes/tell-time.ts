@@ -1,3 +1,3 @@
-// A process that tells what its monotonic clock says.
+// A process that prints its monotonic clock.
 process.send?.({ time: process.hrtime.bigint() })
 process.disconnect()

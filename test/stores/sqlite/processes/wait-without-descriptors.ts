@@ -1,4 +1,4 @@
-// Waits for a key, and when it is told to opens files until no file descriptor is left.
+// Waits for a key. When it is told to, it opens files until no file descriptor is left.
 import { openSync } from 'node:fs'
 import { createLocks } from '../../../../src/index.ts'
 import { sqliteStore } from '../../../../src/stores/sqlite/index.ts'
