@@ -10,7 +10,7 @@ import { errorOf, realScene, startProcess } from './scene.ts'
 
 const request = new AsyncLocalStorage<object>()
 
-/** A store that writes down in whose context its renewals are asked for. */
+/** A store that records the async context in which the engine renews leases. */
 function watchedScene() {
   const store = memoryStore()
   const renewedIn: unknown[] = []
@@ -23,7 +23,7 @@ function watchedScene() {
 }
 
 describe('what the engine does later runs in no caller’s async context', () => {
-  test('a renewal, whoever took a lease first', async () => {
+  test('a renewal, whichever caller took a lease first', async () => {
     const { locks, renewedIn } = watchedScene()
     const lease = await request.run({ of: 'a request' }, () => locks.acquire('k', { ttl: 900 }))
     await until('it was renewed twice', () => renewedIn.length > 1)
@@ -31,7 +31,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
     await lease.release()
   })
 
-  test('the confirmation of a waiter that was woken, whoever released the key', async () => {
+  test('the confirmation of a waiter that was woken, whichever caller released the key', async () => {
     const { locks, renewedIn } = watchedScene()
     const held = await locks.acquire('k')
     const waiting = locks.acquire('k', { minHold: 1 })
@@ -41,7 +41,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
     expect(new Set(renewedIn)).toEqual(new Set([undefined]))
   })
 
-  test('what follows from a message that is a lease, whoever released the key', async () => {
+  test('the work after a message that is a lease, whichever caller released the key', async () => {
     const { locks } = watchedScene()
     const toldIn: unknown[] = []
     const held = await locks.acquire('k')
@@ -53,7 +53,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
     expect(toldIn).toEqual([undefined])
   })
 
-  test('the listener of a signal that a timer aborts: it is in nobody’s scope, so it neither waits for itself nor gets in', async () => {
+  test('the listener of a signal that a timer aborts: it is in no scope, so it neither waits for itself nor gets in', async () => {
     const { locks } = realScene()
     const tried: unknown[] = []
     const lease = await locks.acquire('b', { ttl: 120, renew: false })
@@ -64,7 +64,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
       )
     })
     await locks.withLock('a', async () => {
-      // It has to be looked after sooner than all others, so the timer is set anew here.
+      // This lease is due sooner than all others, so the engine sets its timer anew here.
       const short = await locks.acquire('short', { ttl: 60 })
       await until('the other lease is lost', () => lease.signal.aborted)
       const [attempt, error] = await Promise.all(tried)
@@ -72,7 +72,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
       expect(error).toMatchObject({ code: 'acquire-timeout' })
       await short.release()
     })
-    // Over by our clocks a little earlier than by the store's.
+    // The lease ends by our clocks a little earlier than by the store's.
     await lease.release()
   })
 
@@ -90,7 +90,7 @@ describe('what the engine does later runs in no caller’s async context', () =>
   })
 })
 
-/** A request with something in its store, which takes a lease that is due sooner than all others. */
+/** Runs a request that has something in its store, and that takes a lease which is due sooner than all others. */
 async function takeAndRelease(locks: ReturnType<typeof watchedScene>['locks']): Promise<WeakRef<object>> {
   const store = { of: 'a request' }
   await request.run(store, () => locks.withLock('k', { ttl: 500 }, () => settled()))

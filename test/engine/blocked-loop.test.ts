@@ -15,7 +15,7 @@ describe('when the event loop was blocked for longer than the ttl', () => {
       timers += 1
     }, 1)
     block(TTL)
-    // The signal is told by a timer, and cannot know yet: that is what assertHeld is for.
+    // A timer aborts the signal, so the signal cannot know yet. `assertHeld` is there for this moment.
     expect(signal.aborted).toBe(false)
     expect(() => lease.assertHeld()).toThrow(
       expect.objectContaining({ code: 'lease-lost', reason: 'expired', key: 'k' }),
@@ -25,7 +25,7 @@ describe('when the event loop was blocked for longer than the ttl', () => {
     await lease.release()
   })
 
-  test('state and remainingMs know it, too, and a signal that is looked at only now', async () => {
+  test('state and remainingMs know it, too, and so does a signal that is read only now', async () => {
     const { locks } = realScene()
     const lease = await locks.acquire('k', { ttl: TTL })
     block(TTL)
@@ -47,7 +47,7 @@ describe('when the event loop was blocked for longer than the ttl', () => {
     await lease.release()
   })
 
-  test('the lease is over before anybody else is let in', async () => {
+  test('the lease is over before any other ticket is let in', async () => {
     const { locks } = realScene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })
     let heir = await locks.tryAcquire('k')

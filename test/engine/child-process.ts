@@ -2,15 +2,15 @@ import { spawn } from 'node:child_process'
 import { root } from '../tidy/project.ts'
 
 export interface Ended {
-  /** `null` when it had to be killed, because it did not end by itself. */
+  /** The exit code. `null` if the process had to be killed, because it did not end by itself. */
   readonly code: number | null
   readonly printed: string
   readonly complaints: string
 }
 
 /**
- * Runs a module in a Node.js process of its own, with the sources as `holdfast` and `memory`, and waits until it has ended
- * by itself. One that stays for longer than `withinMs` is killed.
+ * Runs a module in a Node.js process of its own, with the sources as `holdfast` and `memory`. Waits until the process
+ * has ended by itself, and kills it after `withinMs`.
  */
 export function runModule(body: string, { withinMs = 60_000 } = {}): Promise<Ended> {
   const source = [

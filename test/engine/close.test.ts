@@ -11,7 +11,7 @@ import { Letter } from './scripted-store.ts'
 const TTL = 30_000
 
 describe('close', () => {
-  test('gives back what is held, so others need not wait for the ttl', async () => {
+  test('releases all leases, so others need not wait for the ttl', async () => {
     const { clock, locks, other, rooms } = scene()
     await Promise.all(Array.from({ length: 50 }, (_, index) => locks.acquire(`k${index}`, { ttl: '1h' })))
     const next = other.locks.acquire('k7', { wait: '1m' })
@@ -96,7 +96,7 @@ describe('close', () => {
     expect(await work).toMatchObject({ name: 'ClosedError', code: 'closed', key: 'k' })
   })
 
-  test('rejects whoever waits, and takes their places out of the queue', async () => {
+  test('rejects all waits, and takes their places out of the queue', async () => {
     const { clock, locks, other, rooms } = scene()
     const held = await other.locks.acquire('k')
     let ran = 0
@@ -115,7 +115,7 @@ describe('close', () => {
     await held.release()
   })
 
-  test('gives back a grant that was on its way', async () => {
+  test('releases a grant that was on its way', async () => {
     const { clock, store, locks, rooms } = scene()
     const slow = new Letter()
     store.next('acquire', slow)
@@ -129,7 +129,7 @@ describe('close', () => {
     expect(await rooms()).toEqual([])
   })
 
-  test('does not let work begin under a lease that it gave back already', async () => {
+  test('does not let work begin under a lease that it has released', async () => {
     const { clock, store, locks } = scene()
     const grant = new Letter()
     store.next('acquire', grant)
@@ -271,7 +271,7 @@ describe('close', () => {
   })
 })
 
-test('locks that are closed in the tick in which somebody is granted a key let nobody begin under it', async () => {
+test('locks that are closed in the tick in which a ticket is granted a key let no work begin under it', async () => {
   const clock = new FakeClock()
   const store = memoryStore({ now: clock.storeTime })
   const [closed, holder, next] = [1, 2, 3].map(() => startProcess(store, clock).locks) as [
@@ -298,7 +298,7 @@ test('locks that are closed in the tick in which somebody is granted a key let n
 
 test('a request that is on its way when the locks are closed rejects with a ClosedError, as a new one does', async () => {
   const store = memoryStore()
-  // As clients of a server do it, whose requests end with their connection.
+  // The request ends with the connection, as it does in clients of a server.
   const onClose: (() => void)[] = []
   store.inspect = () =>
     new Promise((_, reject) => {

@@ -6,7 +6,7 @@ import { errorOf, outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 10_000
-/** A lease may be given up somewhat early, and never late. */
+/** A lease may end somewhat early, and never late. */
 const EARLIEST = 0.94 * TTL
 const HOUR = 3_600_000
 
@@ -27,7 +27,7 @@ describe('the deadline', () => {
     await lease.release()
   })
 
-  test('is over before the store lets anybody else in', async () => {
+  test('is over before the store lets any other ticket in', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })
     const next = other.locks.acquire('k', { ttl: TTL, wait: '1m' })
@@ -38,7 +38,8 @@ describe('the deadline', () => {
     await heir.release()
   })
 
-  // acquire#1 is slow, acquire#2 is answered, extend('5m'); then acquire#1 arrives and shortens the store's term to 30 s.
+  // acquire#1 is slow, acquire#2 is answered, and so is extend('5m'). Then acquire#1 arrives and asks for a term of
+  // only 30 s.
   test('is never later than the store’s, also when an older request with a shorter ttl arrives late', async () => {
     const { clock, store, locks, other } = scene()
     const late = new Letter()
@@ -159,7 +160,7 @@ describe('the time that has passed is the larger of what the two clocks say', ()
     await lease.release()
   })
 
-  test('so who listens to the signal hears within a second of the wake-up, and not at the next renewal', async () => {
+  test('so a listener of the signal hears within a second of the wake-up, and not at the next renewal', async () => {
     const { clock, locks } = scene()
     const lease = await locks.acquire('k', { ttl: '10m' })
     expect(lease.signal.aborted).toBe(false)
@@ -264,7 +265,7 @@ describe('at a store inside this process, which has its monotonic clock and no o
     await lease.release()
   })
 
-  test('the lease is over before the store lets anybody else in', async () => {
+  test('the lease is over before the store lets any other ticket in', async () => {
     const { clock, locks } = inProcess()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })
     clock.block(EARLIEST)

@@ -6,7 +6,7 @@ import { Letter } from './scripted-store.ts'
 const TTL = 30_000
 
 describe('a request', () => {
-  test('for a free key is told with who asks, what for, and how long it took', async () => {
+  test('for a free key is told with the caller, the terms, and how long it took', async () => {
     const { clock, store, locks } = scene()
     const heard = hear(locks)
     const lease = await locks.acquire('k', { ttl: TTL, wait: '5s' })
@@ -36,7 +36,7 @@ describe('a request', () => {
     const first = await other.locks.acquire('k')
     const heard = hear(locks)
     const waiting = locks.acquire('k', { wait: '1m' })
-    // Long enough to be asked about several times, and always told that it waits.
+    // Long enough for several renewals of the waiter, each with the answer that it waits.
     await clock.advance(9000)
     expect(store.count('renew')).toBeGreaterThan(1)
     expect(story(heard)).toBe('requested queued')
@@ -54,7 +54,7 @@ describe('a request', () => {
     const heard = hear(locks)
     const waiting = locks.acquire('k', { wait: '1m' })
     await clock.advance(100)
-    // A wake that changes nothing: it still waits, and what comes later has nothing to do with it.
+    // This wake changes nothing: the ticket still waits. The events that come later have nothing to do with it.
     store.wake({ tag: 'all' })
     await clock.advance(100)
     store.wakes = false
@@ -175,7 +175,7 @@ describe('a lease', () => {
     expect(lease.state).toBe('held')
     const said = story(heard.filter(({ event }) => event !== 'store-error'))
     expect(said).toBe('requested acquired jeopardy renewed')
-    // And once more, the next time.
+    // The next outage is told, too.
     store.always('lose request', ['renew'])
     await clock.untilTrue(() => story(heard).endsWith('jeopardy'))
     expect(last(heard, 'jeopardy').error).toBe(undefined)
@@ -200,11 +200,11 @@ describe('a lease', () => {
     expect(last(heard, 'lost').heldMs).toBeGreaterThan(0.9 * TTL)
   })
 
-  test('that somebody evicts says both, and by whose words', async () => {
+  test('that is evicted is told with both, the eviction and its reason', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k')
     const { signal } = lease
-    // Wakes flow from now on, and it has been asked about since.
+    // Wakes flow from now on, and the engine has asked about the lease since.
     await clock.advance(1)
     const heard = hear(locks)
     await other.locks.evict('k', lease.id, { reason: 'it is stuck' })
@@ -263,7 +263,7 @@ describe('a lease', () => {
 })
 
 describe('the store', () => {
-  test('that fails, refuses or keeps silent is told by verb, and whether it may have acted', async () => {
+  test('that fails, refuses or keeps silent is reported by verb, and with whether it may have acted', async () => {
     const { clock, store, locks } = scene()
     const heard = hear(locks)
     const errors = () =>

@@ -1,8 +1,8 @@
 import type { Clock, Timer } from '../../src/contract/clock.ts'
 
 /**
- * Time that stands still until a test lets it pass. Three clocks, as in the world: the machine's monotonic one, its wall
- * clock, and the time of the store, which runs somewhere else.
+ * Time that stands still until a test lets it pass. It has three clocks, as in the world: the machine's monotonic one,
+ * its wall clock, and the clock of the store, which runs on another machine.
  */
 export class FakeClock implements Clock {
   #monotonicMs = 1000
@@ -43,7 +43,10 @@ export class FakeClock implements Clock {
     return { running: running.length, keepingAlive: running.filter((timer) => timer.keepsAlive).length }
   }
 
-  /** Lets time pass: fires the timers in their order, and lets everything that follows from one happen before the next. */
+  /**
+   * Lets time pass. Fires the timers in their order, and lets everything that follows from one timer happen before the
+   * next one.
+   */
   async advance(durationMs: number): Promise<void> {
     const until = this.#monotonicMs + durationMs
     await settled()
@@ -57,7 +60,7 @@ export class FakeClock implements Clock {
     await settled()
   }
 
-  /** Lets time pass until the promise has settled, and hands on what became of it. */
+  /** Lets time pass until the promise has settled, and passes its result on. */
   async until<T>(promise: Promise<T>, { withinMs = 3_600_000, stepMs = 10 } = {}): Promise<T> {
     let pending = true
     const done = promise.finally(() => {
@@ -70,25 +73,25 @@ export class FakeClock implements Clock {
     return done
   }
 
-  /** Lets time pass until it is so. */
+  /** Lets time pass until the condition is true. */
   async untilTrue(isSo: () => boolean, { withinMs = 3_600_000, stepMs = 10 } = {}): Promise<void> {
     const giveUpAt = this.#monotonicMs + withinMs
     for (await settled(); !isSo(); await this.advance(stepMs))
       if (this.#monotonicMs >= giveUpAt) throw new Error(`Still not so after ${withinMs} ms: ${isSo}`)
   }
 
-  /** The event loop is blocked: time passes and no timer fires. */
+  /** Blocks the event loop: time passes and no timer fires. */
   block(durationMs: number): void {
     this.#pass(durationMs)
   }
 
-  /** The machine sleeps: its monotonic clock stands still and no timer fires; the world goes on. */
+  /** Suspends the machine: its monotonic clock stands still and no timer fires; the world goes on. */
   suspend(durationMs: number): void {
     this.#wallMs += durationMs
     this.#storeMs += durationMs
   }
 
-  /** Somebody sets the wall clock. */
+  /** Sets the wall clock forward or back. */
   jumpWall(byMs: number): void {
     this.#wallMs += byMs
   }
@@ -113,7 +116,7 @@ interface FakeTimer extends Timer {
   keepsAlive: boolean
 }
 
-/** The delays of all timers that are started from now on. More of them than anybody needs are an error. */
+/** The delays of all timers that are started from now on. More timers than `most` are an error. */
 export function delaysOf(clock: FakeClock, { most = 1000 } = {}): readonly number[] {
   const delays: number[] = []
   const start = clock.startTimer.bind(clock)
@@ -125,7 +128,7 @@ export function delaysOf(clock: FakeClock, { most = 1000 } = {}): readonly numbe
   return delays
 }
 
-/** Everything that can happen without time passing has happened. */
+/** Resolves after everything that can happen without time passing. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }

@@ -22,7 +22,7 @@ describe('a wait that is over in time', () => {
     await (await clock.until(first)).release()
   })
 
-  test('gives its place up at once, so the next in the queue is not held up by it', async () => {
+  test('gives its place up at once, so it does not hold up the next in the queue', async () => {
     const { clock, store, locks, other, rooms } = scene()
     const held = await other.locks.acquire('k')
     const leaving = errorOf(locks.acquire('k', { wait: 500 }))
@@ -73,7 +73,7 @@ describe('a wait that is over in time', () => {
 })
 
 describe('an aborted wait rejects with the reason of the signal', () => {
-  test('before anything was asked', async () => {
+  test('before the first request', async () => {
     const { locks, store } = scene()
     const signal = AbortSignal.abort(NO_LONGER)
     for (const call of [locks.acquire('k', { signal }), locks.tryAcquire('k', { signal })])
@@ -96,7 +96,7 @@ describe('an aborted wait rejects with the reason of the signal', () => {
     await clock.until(locks.close())
   })
 
-  test('while the first request is on its way, and the grant that comes late is given back', async () => {
+  test('while the first request is on its way, and the grant that comes late is released', async () => {
     const { clock, store, locks, rooms } = scene()
     const slow = new Letter()
     store.next('acquire', slow)
@@ -230,7 +230,7 @@ describe('an aborted wait rejects with the reason of the signal', () => {
 })
 
 describe('giving up', () => {
-  test('gives a grant back that arrives after the cancelling was given up', async () => {
+  test('releases a grant that arrives after the cancelling was given up', async () => {
     const { clock, store, locks, rooms } = scene()
     const late = new Letter()
     store.next('acquire', late)
@@ -245,7 +245,7 @@ describe('giving up', () => {
     await clock.advance(10_000)
   })
 
-  test('gives back each of several grants that arrive so late, with a tombstone for those still on their way', async () => {
+  test('releases each of several grants that arrive so late, with a tombstone for the requests still on their way', async () => {
     const { clock, store, locks, rooms } = scene()
     const [first, second] = [new Letter(), new Letter()]
     store.next('acquire', first, second)
@@ -275,7 +275,7 @@ describe('giving up', () => {
     expect(error).toMatchObject({ code: 'store-unavailable' })
   })
 
-  // Asked about every 2 s; the last request is written at 4 s, and the store hangs since 3 s.
+  // The engine asks every 2 s. It writes the last request at 4 s, and the store hangs since 3 s.
   test.each([
     ['a second ago, and is unanswered: the store is silent', 5000, 'store-unavailable'],
     ['just now, and its answer may be on its way: the key is taken', 4300, 'acquire-timeout'],
@@ -335,7 +335,7 @@ describe('giving up', () => {
     await held.release()
   })
 
-  // Whatever the moment, in steps of half a millisecond: either the caller has the lease, or nobody has it.
+  // The moments are half a millisecond apart. At each of them either the caller has the lease, or no ticket has it.
   test('in any moment around the grant ends with a lease or without a ghost', async () => {
     for (let at = 990; at <= 1010; at += 0.5) {
       const { clock, locks, other, rooms } = scene()

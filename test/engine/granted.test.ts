@@ -6,18 +6,18 @@ import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
 const NO_LONGER = new Error('no longer')
-/** 0.5 % of the ttl for clocks that run at different rates, and the margin. */
+/** The allowance for clocks that run at different rates (0.5 % of the ttl), and the margin. */
 const ALLOWANCE = 150 + 250
-/** Waiters are asked about this often: a third of the patience of 6 s. */
+/** The engine asks about a waiter this often: a third of the patience of 6 s. */
 const ASKED_EVERY = 2000
 
-/** A waiter of `locks` for the key that `held` has, which the store has heard of `sinceMs` ago. */
+/** A waiter of `locks` for the key of `held`. The store has heard of the waiter `sinceMs` ago. */
 async function waitingScene(sinceMs: number) {
   const all = scene()
   const held = await all.other.locks.acquire('k')
   const giveUp = new AbortController()
   const waiting = all.locks.acquire('k', { ttl: TTL, wait: '5m', signal: giveUp.signal })
-  // It has asked once more since its messages flow.
+  // The engine has asked once more since its messages flow.
   await all.clock.advance(1)
   const asked = all.store.sent.length
   await all.clock.advance(sinceMs - 1)
@@ -104,7 +104,7 @@ describe('a message that is a lease', () => {
     expect(store.sent.length).toBe(asked + 1)
   })
 
-  test('comes in vain to somebody who gives up in the same tick', async () => {
+  test('comes in vain to a caller that gives up in the same tick', async () => {
     const { clock, giveUp, held, waiting, rooms } = await waitingScene(1000)
     const error = errorOf(waiting)
     const released = held.release()
@@ -192,7 +192,7 @@ describe('a message that is a lease', () => {
   })
 })
 
-/** As `waitingScene`, but messages do not arrive. `late` is the one that was for the waiter. */
+/** The same as `waitingScene`, but messages do not arrive. `late` is the message for the waiter. */
 async function lateScene() {
   const all = await waitingScene(1000)
   all.store.wakes = false

@@ -2,14 +2,14 @@ import { type LockEventName, type LockEvents, lockEvents, type ProcessEvents } f
 
 export type Heard = LockEvents[LockEventName]
 
-/** Everything that is told from now on, in order. */
+/** Records all events from now on, in order. */
 export function hear(source: Pick<ProcessEvents, 'on'>): Heard[] {
   const heard: Heard[] = []
   for (const name of lockEvents.names) source.on(name, (event) => heard.push(event))
   return heard
 }
 
-/** The names alone, as one line, of one key if there is one. */
+/** The names of the events, as one line. If a key is given, only those of the key. */
 export function story(heard: readonly Heard[], key?: string): string {
   return heard
     .filter((event) => key === undefined || event.key === key)

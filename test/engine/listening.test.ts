@@ -13,7 +13,7 @@ const warnings: Error[] = []
 const onWarning = (warning: Error) => {
   if (warning.name === 'HoldfastWarning') warnings.push(warning)
 }
-// In place of the one that prints them.
+// The test's listener takes the place of the one that prints warnings.
 const usual = process.listeners('warning')
 beforeEach(() => {
   warnings.length = 0
@@ -134,7 +134,7 @@ describe('the channels of the process', () => {
 })
 
 describe('the tickets of ours beside a caller’s key', () => {
-  test('of `once` are nobody’s business', async () => {
+  test('of `once` are no caller’s business', async () => {
     const { locks } = memoryScene()
     const heard = hear(locks)
     await locks.once('mail:7', { remember: '50ms' }, () => 'sent')
@@ -223,7 +223,7 @@ describe('the event `working`', () => {
     expect(await locks.election('e').campaign(again('e'))).toBe('inside e')
   })
 
-  test('is not told of a callback that does not run, as its lease was over before', async () => {
+  test('is not told of a callback that does not run because its lease was over before', async () => {
     const { clock, store, locks } = scene()
     const heard = hear(locks)
     const letter = new Letter()
@@ -231,7 +231,7 @@ describe('the event `working`', () => {
     const done = locks.withLock('k', { ttl: 1000, renew: false }, () => 'ran')
     await clock.advance(100)
     letter.arrive().reply()
-    // Blocked after the grant was taken, and before its caller has its turn.
+    // The event loop is blocked after the grant was taken, and before its caller has its turn.
     locks.on('acquired', () => clock.block(2000))
     await expect(clock.until(done)).rejects.toMatchObject({ code: 'lease-lost' })
     expect(story(heard)).toBe('requested acquired lost')
@@ -298,7 +298,7 @@ function fail(): never {
 }
 
 function throwText(): never {
-  // biome-ignore lint/style/useThrowOnlyError: somebody does.
+  // biome-ignore lint/style/useThrowOnlyError: some programs do that.
   throw 'a bug in the listener'
 }
 

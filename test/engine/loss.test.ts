@@ -33,7 +33,7 @@ describe('a lease that is lost', () => {
     await clock.advance(TTL)
   })
 
-  test('is asked for until the deadline even when the store refuses, since somebody may set it right', async () => {
+  test('is asked for until the deadline even when the store refuses, since a person may set the store right', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     store.always('refuse', ['renew'])
@@ -44,7 +44,7 @@ describe('a lease that is lost', () => {
     await lease.release()
   })
 
-  test('has a signal that is aborted from the start, for who asks only then', async () => {
+  test('has a signal that is aborted from the start, for a caller that asks only then', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     store.always('lose request')
@@ -104,7 +104,7 @@ describe('a lease that is lost', () => {
     expect(signal.reason.message).toContain('stuck since noon')
   })
 
-  test('by eviction is told at once to who listens to the signal, when wakes flow', async () => {
+  test('by eviction is told at once to a listener of the signal, when wakes flow', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     const signal = lease.signal
@@ -114,7 +114,7 @@ describe('a lease that is lost', () => {
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
   })
 
-  test('by eviction is told at once also to those whose signal nobody has looked at yet', async () => {
+  test('by eviction is told at once also to a holder that has not read its signal yet', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     const reasons: string[] = []
@@ -128,7 +128,7 @@ describe('a lease that is lost', () => {
     expect(lease.signal.reason).toMatchObject({ reason: 'evicted', evictedBecause: 'stuck' })
   })
 
-  test('by eviction before anybody listens at all is told when its signal is looked at', async () => {
+  test('by eviction before the holder listens at all is told when the signal is read', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     await other.locks.evict('k', lease.id, { reason: 'stuck' })
@@ -139,7 +139,7 @@ describe('a lease that is lost', () => {
     expect(signal.reason).toMatchObject({ reason: 'evicted' })
   })
 
-  test('by eviction is told at once in the process that has the store, before anybody listens', async () => {
+  test('by eviction is told at once in the process that has the store, before any holder listens', async () => {
     const { locks, store } = realScene()
     const lease = await locks.acquire('k', { ttl: TTL })
     void store.evict({ key: 'k', id: lease.id, reason: 'stuck' })
@@ -328,18 +328,18 @@ describe('a lease that is lost', () => {
     await Promise.all(leases.map((lease) => lease.release()))
   })
 
-  test('and was seen to be lost stays lost, although a renewal is answered later that was in time', async () => {
+  test('and was seen to be lost stays lost, although a renewal that was in time is answered later', async () => {
     const { clock, store, locks } = scene()
     const late = new Letter()
     store.next('renew', late)
     const lease = await locks.acquire('k', { ttl: TTL })
     await clock.untilTrue(() => store.count('renew') === 1)
     late.arrive()
-    // Past the deadline that is known here, and not past the one that the answer tells.
+    // Past the deadline that is known here, but not past the deadline of the answer.
     clock.block((TTL / 4) * 3)
     expect(lease.state).toBe('lost')
     late.reply()
-    // No timer has run yet: it was seen by who looked, and by nobody else.
+    // No timer has run yet, so only the caller that has read the state knows of the loss.
     await settled()
     expect(lease.state).toBe('lost')
     expect(lease.remainingMs).toBe(0)
@@ -347,13 +347,13 @@ describe('a lease that is lost', () => {
     await lease.release()
   })
 
-  test('because the store knows its id only under another fence is lost: somebody may have held in between', async () => {
+  test('because the store knows its id only under another fence is lost: another ticket may have held in between', async () => {
     const { clock, store, locks, other } = scene()
     const late = new Letter()
     store.next('acquire', late)
     const acquiring = locks.acquire('k', { ttl: TTL })
     const lease = await clock.until(acquiring)
-    // The store forgets everything, another one holds and is done, and then the first request of ours arrives at last.
+    // The store forgets everything, another ticket holds and is done, and then our first request arrives at last.
     await store.real.release({ key: 'k', id: lease.id, cancel: false })
     await (await other.locks.acquire('k')).release()
     late.arrive()

@@ -5,14 +5,14 @@ import { FakeClock, settled } from './fake-clock.ts'
 import { hear, last, story } from './hearing.ts'
 import { outcomeOf, scene, startProcess } from './scene.ts'
 
-// Listeners are called in the middle of things, and may use the very locks they are told of.
+// The engine calls listeners in the middle of its work, and they may use the very locks that they hear of.
 
 describe('a listener that releases', () => {
   test('the lease that was evicted is too late: it is lost, and ends once', async () => {
     const { clock, store, locks, other } = scene()
     const lease = await locks.acquire('k')
     const { signal } = lease
-    // Wakes flow from now on, and it has been asked about since.
+    // Wakes flow from now on, and the engine has asked about the lease since.
     await clock.advance(1)
     locks.on('evicted', () => void lease.release())
     const heard = hear(locks)
@@ -23,7 +23,7 @@ describe('a listener that releases', () => {
     expect(store.count('release')).toBe(0)
   })
 
-  test('as soon as somebody queues is as quick as any other: the wake is heard', async () => {
+  test('as soon as a ticket queues is as quick as any other: the wake is heard', async () => {
     const clock = new FakeClock()
     const { locks } = startProcess(memoryStore({ now: clock.storeTime }), clock)
     onTestFinished(() => locks.close())
@@ -33,7 +33,7 @@ describe('a listener that releases', () => {
   })
 })
 
-describe('what a listener leads to is told after all have heard of what led to it', () => {
+describe('the events that a listener causes are told after all listeners have heard of the first event', () => {
   test('the release of a lease that was renewed', async () => {
     const { locks } = scene()
     const lease = await locks.acquire('k')
@@ -82,7 +82,7 @@ test('a listener that aborts the request which it hears of leaves the order to t
   await first.release()
 })
 
-test('what becomes of a request is not told in the context of who aborts it, or closes the locks', async () => {
+test('the end of a request is not told in the context of the caller that aborts it or closes the locks', async () => {
   const { clock, locks, other } = scene()
   const held = await other.locks.acquire('k')
   const own = await locks.acquire('own')

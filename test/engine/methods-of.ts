@@ -1,6 +1,6 @@
 import type { Store } from '../../src/contract/index.ts'
 
-/** The methods of a store that lives in this process as properties of a new one, to replace some of them. */
+/** The methods of a store in this process, as properties of a new object, so that a test can replace some of them. */
 export function methodsOf(store: Store): Store {
   return {
     name: store.name,

@@ -5,7 +5,7 @@ import { delaysOf, FakeClock } from './fake-clock.ts'
 import { errorOf, outcomeOf, type Process, startProcess } from './scene.ts'
 import { ScriptedStore } from './scripted-store.ts'
 
-/** What a store says that was written by somebody else and is not quite right. */
+/** The methods of a store that another author has written, and that is not quite right. */
 type Damage = Partial<Record<'acquire' | 'renew' | 'release', (...request: never[]) => unknown>>
 
 // An unhandled rejection fails the test; see scene.ts.
@@ -21,7 +21,7 @@ describe.each(['at once', 'later'] as const)('a store that answers nonsense %s',
     ['null', null],
     ['that it is busy', { tag: 'busy', retryMs: 5 }],
   ])(
-    'to somebody who waits, %s, is asked again with pauses, and was not there in the end',
+    'to a waiter, %s, is asked again with pauses, and the waiter was not there in the end',
     async (_what, answer) => {
       let asked = 0
       const acquire = () => {
@@ -132,7 +132,7 @@ test('a promise of another library is a promise', async () => {
 })
 
 test.each([{}, { tag: '?' }])(
-  'a store that says %j at once does not make anybody wait for ever',
+  'a store that says %j at once does not make any caller wait for ever',
   async (answer) => {
     const clock = new FakeClock()
     const store: Store = Object.assign(memoryStore({ now: clock.storeTime }), {

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { runModule } from './child-process.ts'
 
-/** A store that answers nothing any more once it is `silent`. */
+/** A store that gives no more answers once it is `silent`. */
 const SILENT_STORE = `
   const real = memoryStore()
   let silent = false
@@ -11,7 +11,7 @@ const SILENT_STORE = `
   for (const verb of ['acquire', 'renew', 'release', 'inspect', 'evict']) store[verb] = late(verb)
 `
 
-// Each lease here is for an hour: had it kept the process alive, the process would have been killed.
+// Each lease here lasts for an hour. If it kept the process alive, the process would be killed.
 describe.concurrent('a process ends by itself', () => {
   test.each([
     ['with locks that nobody uses', 'const locks = createLocks(memoryStore()); console.log("end")'],
@@ -62,8 +62,8 @@ describe.concurrent('a process ends by itself', () => {
   })
 })
 
-// Without anything else that keeps the process, it would end with code 13: a promise that never settled.
-describe.concurrent('a process stays for what is awaited', () => {
+// If nothing else kept the process alive, it would end with code 13: a promise that never settled.
+describe.concurrent('a process stays for promises that it awaits', () => {
   test.each([
     [
       'a wait, until it is over',

@@ -63,7 +63,7 @@ describe('release', () => {
     expect(keys).not.toContain('healthy')
   })
 
-  test('starts no timer of its own: the bound is looked after together with all else', async () => {
+  test('starts no timer of its own: one timer looks after this bound and everything else', async () => {
     const { clock, locks } = scene()
     const delays = delaysOf(clock)
     for (let turn = 0; turn < 100; turn += 1) await (await locks.acquire('k')).release()
@@ -90,7 +90,7 @@ describe('release', () => {
     await clock.advance(TTL)
   })
 
-  test('may be called as often as one likes, and asks the store once', async () => {
+  test('may be called any number of times, and asks the store once', async () => {
     const { store, locks } = scene()
     const lease = await locks.acquire('k')
     await Promise.all([lease.release(), lease.release()])
@@ -132,7 +132,7 @@ describe('release', () => {
     expect(lease.state).toBe('lost')
   })
 
-  test('does not abort the signal: whoever released knows', async () => {
+  test('does not abort the signal: the caller that released knows', async () => {
     const { clock, locks } = scene()
     const lease = await locks.acquire('k')
     const signal = lease.signal

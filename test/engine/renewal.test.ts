@@ -63,7 +63,7 @@ describe('a lease is renewed', () => {
     }
     const before = store.count('renew')
     await clock.advance(10 * TTL)
-    // 50 leases and 31 renewals each; side by side that is 31 requests or a few more.
+    // 50 leases with 31 renewals each. If the renewals share requests, that is 31 requests or a few more.
     expect(store.count('renew') - before).toBeLessThanOrEqual(40)
     expect(leases.every((lease) => lease.state === 'held')).toBe(true)
     await Promise.all(leases.map((lease) => lease.release()))
@@ -110,7 +110,7 @@ describe('a lease is renewed', () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL, renew: false })
     const signal = lease.signal
-    // It was asked once whether it had been evicted before wakes flowed, which moves no deadline.
+    // The engine has asked once whether the lease was evicted before wakes flowed. That moves no deadline.
     await clock.advance(1)
     expect(store.count('renew')).toBe(1)
     await clock.advance(0.94 * TTL - 1)

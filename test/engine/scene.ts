@@ -25,7 +25,7 @@ export function startProcess(store: Store, clock: Clock): Process {
 export interface Scene extends Process {
   readonly clock: FakeClock
   readonly store: ScriptedStore
-  /** Another process with a connection of its own, which is never disturbed. */
+  /** Another process. Its own connection is never disturbed. */
   readonly other: Process
   rooms(): Promise<readonly RoomView[]>
 }
@@ -36,7 +36,9 @@ export interface SceneOptions {
   readonly grants?: boolean
 }
 
-/** Fake time, and two processes at one store: one behind a scripted network, and one that always gets through. */
+/**
+ * Fake time, and two processes at one store: one behind a scripted network, and one whose requests always get through.
+ */
 export function scene({ takesAll = false, grants = true }: SceneOptions = {}): Scene {
   const clock = new FakeClock()
   const real = memoryStore({ now: clock.storeTime, reaches: () => grants })
@@ -64,14 +66,14 @@ export function realScene(): Process & { readonly store: Store } {
   return { ...here, store }
 }
 
-/** Has the wakes flow, as somebody does who listens to a signal. */
+/** Lets wakes flow, as the holder does that listens to a signal. */
 export async function startWakes(locks: Locks): Promise<void> {
   const lease = await locks.acquire('listened to')
   expect(lease.signal.aborted).toBe(false)
   await lease.release()
 }
 
-/** Where a promise stands now, without waiting for it. */
+/** The present state of a promise, without waiting for it. */
 export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   promise.catch(() => {})
   await settled()
@@ -84,7 +86,7 @@ export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   }
 }
 
-/** The error a promise rejects with. */
+/** The error with which a promise rejects. */
 export async function errorOf(promise: Promise<unknown>): Promise<Error & Record<string, unknown>> {
   const outcome = await promise.then(
     (value) => ({ value }),

@@ -15,8 +15,8 @@ import { StoreError } from '../../src/errors.ts'
 export type Verb = 'acquire' | 'acquireAll' | 'renew' | 'release' | 'evict' | 'inspect'
 
 /**
- * What becomes of one request. `answer`: all goes well · `lose request`: it never arrives · `lose reply`: the store acts,
- * and nobody hears of it · `fail`: it rejects without having acted · `fail late`: it acts, and rejects · `refuse`: a
+ * The fate of one request. `answer`: all goes well · `lose request`: it never arrives · `lose reply`: the store acts,
+ * and the reply is lost · `fail`: it rejects without having acted · `fail late`: it acts, and rejects · `refuse`: a
  * definite no · a {@link Letter}: on its way until the test lets it arrive, and answered when the test says so.
  */
 export type Fate = 'answer' | 'lose request' | 'lose reply' | 'fail' | 'fail late' | 'refuse' | Letter
@@ -29,15 +29,15 @@ export class Letter {
   #answer: (answer: unknown) => void = () => {}
   #reply: unknown
 
-  /** The store acts on it now; its reply is on the way. */
+  /** Lets the request arrive: the store acts on it now, and its reply is on the way. */
   arrive(): this {
     this.#reply = this.#arrive()
-    // It is no news to the engine before it is delivered.
+    // The engine must not see a rejection before the reply is delivered.
     Promise.resolve(this.#reply).catch(() => {})
     return this
   }
 
-  /** The reply reaches the engine. */
+  /** Lets the reply reach the engine. */
   reply(): void {
     this.#answer(this.#reply)
   }
@@ -63,17 +63,17 @@ export interface Sent {
 export class ScriptedStore implements Store {
   readonly name = 'scripted'
   readonly real: Store
-  /** Every request that was written, whatever became of it. */
+  /** Every request that was written, also those that were lost. */
   readonly sent: Sent[] = []
   /** Whether wakes reach the engine. */
   wakes = true
-  /** Those that did not. */
+  /** The wakes that did not reach the engine. */
   readonly missed: Wake[] = []
-  /** What `listen` does: resolve, or reject. */
+  /** Whether `listen` rejects. */
   listenFails = false
-  /** What `listen` waits for, before wakes flow. */
+  /** `listen` waits for this promise before wakes flow. */
   listenAfter: Promise<void> | undefined
-  /** Left out by stores in which a request is about one key. */
+  /** Undefined for a store in which a request is about one key. */
   acquireAll?: Required<Store>['acquireAll']
   /** The error of a request that fails. */
   fails: () => StoreError = unavailable
@@ -101,12 +101,12 @@ export class ScriptedStore implements Store {
     })
   }
 
-  /** The fates of the next requests of this verb, one each. */
+  /** Sets the fates of the next requests of this verb, one each. */
   next(verb: Verb, ...fates: Fate[]): void {
     this.#fates.set(verb, [...(this.#fates.get(verb) ?? []), ...fates])
   }
 
-  /** The fate of every request of these verbs that `next` does not decide. Default: all verbs. */
+  /** Sets the fate of every request of these verbs that `next` does not decide. Default: all verbs. */
   always(fate: Exclude<Fate, Letter>, verbs: readonly Verb[] = VERBS): void {
     for (const verb of verbs) this.#always.set(verb, fate)
   }
@@ -115,7 +115,7 @@ export class ScriptedStore implements Store {
     return this.sent.filter((request) => request.verb === verb).length
   }
 
-  /** A wake that the store never sent, or sends again. */
+  /** Delivers a wake that the store never sent, or sends one again. */
   wake(wake: Wake): void {
     this.#deliver?.(wake)
   }

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
 import { type Bucket, TimerWheel, type WheelEntry } from '../../src/engine/timer-wheel.ts'
 
-/** Counts how often anybody looks at when it is due. */
+/** Counts how often the wheel reads when it is due. */
 class Entry implements WheelEntry<Entry> {
   bucket: Bucket<Entry> | undefined
   previous: Entry | undefined
@@ -28,7 +28,7 @@ class Entry implements WheelEntry<Entry> {
 
 const MOST = 7
 
-/** What one round takes, in as many steps as it needs. */
+/** The entries that one round takes, in as many steps as it needs. */
 function takeAll(wheel: TimerWheel<Entry>, now: number): Entry[] {
   const taken: Entry[] = []
   wheel.advance(now)
@@ -36,7 +36,7 @@ function takeAll(wheel: TimerWheel<Entry>, now: number): Entry[] {
   return taken
 }
 
-/** Rounds at one moment, until the wheel wants to be asked later. */
+/** The entries of all rounds at one moment, until the wheel wants to be asked later. */
 function takeDue(wheel: TimerWheel<Entry>, now: number): Entry[] {
   const taken = takeAll(wheel, now)
   for (let rounds = 1; wheel.nextAt() <= now; rounds += 1) {
@@ -78,7 +78,7 @@ describe('a timer wheel', () => {
             wheel.remove(entry)
           }
           entries = entries.filter((entry) => !taken.includes(entry))
-          // Nobody wakes within a millisecond, so up to that much is no delay.
+          // No timer fires within a millisecond, so up to that much is no delay.
           for (const entry of entries) expect(Math.ceil(entry.dueAt)).toBeGreaterThan(now)
         }
         for (const step of history) {
@@ -146,7 +146,7 @@ describe('a timer wheel', () => {
       expect(takeDue(wheel, now + 100)).toEqual(expect.arrayContaining(due))
       for (const entry of due) wheel.remove(entry)
     }
-    // Without slack, each moves to a narrower bucket when its time comes nearer: a few times in its life.
+    // Without slack, each entry moves to a narrower bucket when its time comes nearer: a few times in its life.
     expect(looksAt(later) - looksToPut).toBeLessThanOrEqual(2 * later.length)
     expect(looksToPut).toBeLessThanOrEqual(2 * later.length)
   })

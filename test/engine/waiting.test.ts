@@ -4,7 +4,7 @@ import { errorOf, outcomeOf, realScene, scene, startProcess } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
-/** Waiters are asked about this often: a third of the patience of 6 s. */
+/** The engine asks about a waiter this often: a third of the patience of 6 s. */
 const ASKED_EVERY = 2000
 
 describe('a waiter', () => {
@@ -66,7 +66,8 @@ describe('a waiter', () => {
     await held.release()
     const from = clock.monotonicMs()
     const lease = await clock.until(first, { stepMs: 1 })
-    // Two thirds of the acceptance term, which is the ttl here: found before the offer runs out.
+    // The engine asks at two thirds of the acceptance term, which is the ttl here. So it finds the offer before the
+    // offer runs out.
     expect(clock.monotonicMs() - from).toBeLessThanOrEqual(205)
     await lease.release()
     await (await clock.until(second)).release()
@@ -140,7 +141,7 @@ describe('a waiter', () => {
     await held.release()
   })
 
-  test('whose offer nobody confirmed loses it after the acceptance term to the next one, and gets another', async () => {
+  test('whose offer is not confirmed loses it after the acceptance term to the next one, and gets another', async () => {
     const { clock, store, locks, other } = scene({ grants: false })
     const held = await other.locks.acquire('k')
     const away = locks.acquire('k', { wait: '1m' })
@@ -159,7 +160,7 @@ describe('a waiter', () => {
 })
 
 describe('a wake', () => {
-  test('that nobody asked for, for a ticket that nobody knows, costs no request', async () => {
+  test('that no caller asked for, for a ticket that no caller knows, costs no request', async () => {
     const { clock, store, locks, other } = scene()
     const held = await other.locks.acquire('k')
     const waiting = locks.acquire('k')
@@ -189,7 +190,7 @@ describe('a wake', () => {
 
   test('that comes before the answer which says that it waits is not forgotten', async () => {
     const { clock, store, locks, other } = scene()
-    // Somebody waited before, so wakes flow.
+    // A ticket has waited before, so wakes flow.
     const warm = await other.locks.acquire('warm')
     const warming = locks.acquire('warm')
     await clock.advance(10)
@@ -228,7 +229,7 @@ describe('a wake', () => {
 })
 
 describe('listening', () => {
-  test('does not begin while nobody waits, and begins once however many wait', async () => {
+  test('does not begin while no ticket waits, and begins once however many wait', async () => {
     const { clock, store, locks, other } = scene()
     const lease = await locks.acquire('free')
     await lease.release()
@@ -355,7 +356,7 @@ describe('a crowd', () => {
     await held.release()
     await clock.until(Promise.all(waiting), { stepMs: 1 })
     expect(order).toEqual(Array.from({ length: CROWD }, (_, index) => index))
-    // One release and one confirmation each; nothing for those who still wait.
+    // Each hand-over costs one release and one confirmation. Tickets that still wait cost nothing.
     expect(store.sent.length - before).toBeLessThanOrEqual(2 * CROWD + 10)
   })
 
@@ -389,7 +390,7 @@ describe('a crowd', () => {
     await clock.advance(10_000)
     const before = store.count('renew')
     await clock.advance(20_000)
-    // 500 tickets a request, so two requests a round.
+    // A request is about 500 tickets at most, so each round takes two requests.
     expect(store.count('renew') - before).toBeLessThanOrEqual(3 * 2 * (20_000 / ASKED_EVERY))
     await Promise.all(held.map((lease) => lease.release()))
     expect(await clock.until(Promise.all(waiting))).toEqual(held.map(({ key }) => key))
