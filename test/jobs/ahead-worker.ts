@@ -1,4 +1,4 @@
-// A worker that writes down each begin, and kills its own process when it begins a job that is called poison.
+// A worker that records each begin. When it begins a job that is called poison, it kills its own process.
 import { appendFileSync } from 'node:fs'
 import { Pool } from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'
@@ -11,7 +11,7 @@ jobs.work(
     quick: ({ id }) => appendFileSync(begins, `${id}\n`),
     poison: async ({ id }) => {
       appendFileSync(begins, `${id}\n`)
-      // Those that have places beside it begin in the same turn.
+      // Jobs that have a place beside this one begin in the same turn.
       await null
       process.kill(process.pid, 'SIGKILL')
     },

@@ -63,11 +63,11 @@ test('a worker with few places that has quick jobs asks seldom, begins them in o
     )
     return rows.length === 2 && new Map(rows.map(({ name, calls }) => [name, calls]))
   })
-  // Eight at a time would be 375.
+  // With claims of eight jobs at a time it would be 375.
   for (const verb of ['jobs_claim', 'jobs_settle']) expect(calls.get(verb), verb).toBeLessThan(150)
 })
 
-test('what waits behind jobs that have become slow is given back, and an idle worker runs it', async () => {
+test('jobs that wait behind slow ones are given back, and an idle worker runs them', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -118,11 +118,11 @@ test('a worker whose jobs take long claims none ahead', async () => {
     { concurrency: 2 },
   )
   await until('all are done', () => done === 12)
-  // At its pace a third one may be about to begin.
+  // At this worker's pace a third job may be about to begin.
   expect(most).toBeLessThanOrEqual(4)
 })
 
-test('stop gives back at once what has not begun', async () => {
+test('stop gives back at once the jobs that have not begun', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -208,11 +208,11 @@ test('when a process dies, jobs that it had not begun come back without a failur
     }
     const [poison] = rows.filter(({ name }) => name === 'poison')
     expect(poison).toMatchObject({ state: 'dead', failures: 2 })
-    // Its first death does not count if it was claimed ahead.
+    // The first death of the poison does not count if the job was claimed ahead.
     expect(deaths).toBeGreaterThanOrEqual(2)
     expect(deaths).toBeLessThanOrEqual(3)
     expect(times.get(String(poison?.['id']))).toBe(deaths)
-    // Otherwise nothing was tested.
+    // Otherwise the test would show nothing.
     expect(neverBegun).toBeGreaterThan(0)
   } finally {
     rmSync(folder, { recursive: true })
@@ -302,7 +302,7 @@ describe('a claim ahead, asked of the database', () => {
     const woken: unknown[] = []
     listener.on('notification', ({ payload }) => woken.push(payload))
     await listener.query('listen holdfast_jobs')
-    // As another claim does that has not committed. The look sees this job, and the lock passes over it.
+    // Another claim that has not committed holds a row like this. The look sees this job, and the lock passes over it.
     const client = await scene.connect()
     await client.query('begin')
     await client.query(`select from ${scene.schema}.jobs where id = ${first} for update`)
@@ -310,7 +310,7 @@ describe('a claim ahead, asked of the database', () => {
     expect(await jobs.find(single)).toMatchObject({ state: 'ready', attempt: 0 })
     await until('those that sleep are told of the jobs that were locked meanwhile', () => woken.length > 0)
     expect(woken).toEqual(['a'])
-    // Now it would begin at once.
+    // The job would begin at once now.
     expect(await claim(1, 2)).toEqual({ ids: [single], more: true })
     await client.query('rollback')
   })
@@ -330,7 +330,7 @@ describe('a claim ahead, asked of the database', () => {
     expect(await jobs.find(ids[1] ?? '')).toMatchObject({ state: 'ready', failures: 0 })
   })
 
-  test('of several names it locks only what it takes, so a claim beside it gets the next ones', async () => {
+  test('of several names it locks only the jobs it takes, so a claim beside it gets the next ones', async () => {
     const { scene, jobs, statement, read, claim } = await openClaims()
     await using _ = scene
     const ids = (await jobs.enqueueAll(
@@ -355,7 +355,7 @@ test.each(CLIENT_KINDS)('with %s, answers that are lost in the middle cost no at
   const failures: JobFailure[] = []
   const worker = scene.open({}, { kind, url }).work(
     { a: ({ id, attempt }) => ran.push([id, attempt]) },
-    // The label is in every claim, also in one that goes with a settlement.
+    // The label is in every claim, also in a claim that goes together with a settlement.
     {
       concurrency: 8,
       ttl: '1h',

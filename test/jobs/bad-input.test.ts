@@ -10,7 +10,7 @@ afterAll(closeSharedServer)
 const cycle: { self?: unknown } = {}
 cycle.self = cycle
 
-test('what cannot be enqueued is said in one sentence, and nothing is enqueued', async () => {
+test('a value that cannot be enqueued is named in one sentence, and nothing is enqueued', async () => {
   await using scene = await openScene()
   const jobs = scene.open({ maxPayloadBytes: 100 })
   await jobs.migrate()
@@ -83,7 +83,7 @@ test('what cannot be enqueued is said in one sentence, and nothing is enqueued',
   expect(await jobs.enqueueAll([])).toEqual([])
 })
 
-test('what JSON writes without a loss that matters is kept, and comes back as JSON reads it', async () => {
+test('a value that JSON writes without a loss that matters is kept, and comes back as JSON reads it', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()

@@ -30,7 +30,7 @@ test('a job is not begun once its lease is over because the handler before it ha
   const heard: Told[] = []
   child.on('message', (message: Told) => heard.push(message))
   try {
-    // Nobody may have them before the leases of the process that is blocked are over.
+    // No other worker may have the jobs before the leases of the blocked process are over.
     const taken: string[] = []
     await until(
       'they were taken over',
@@ -43,7 +43,7 @@ test('a job is not begun once its lease is over because the handler before it ha
     )
     writeFileSync(gate, '')
     await until('its job is lost', () => heard.some(({ outcome }) => outcome === 'lost'))
-    // Enqueued last, so it is begun after the others were given back.
+    // This job is enqueued last, so it begins after the others were given back.
     const last = await jobs.enqueue('a')
     await until('another one is begun', () => heard.some(({ begun }) => begun === last))
     expect(heard.flatMap(({ begun }) => begun ?? [])).toEqual([ids[0], last])
@@ -58,7 +58,7 @@ test('a job is not begun once its lease is over because the handler before it ha
   }
 })
 
-test('a job that was not begun in time and that nobody else has is ready again, without a failure', async () => {
+test('a job that was not begun in time and that no other worker has is ready again, without a failure', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -111,7 +111,7 @@ test('assertHeld of a claimed job looks at the clocks on the spot', async () => 
   )
 })
 
-/** As a handler does that computes: no timer fires, no answer is read. */
+/** Blocks the event loop, as a handler that computes does: no timer fires, and no answer is read. */
 function block(forMs: number): void {
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, forMs)
 }

@@ -1,4 +1,5 @@
-// A worker whose first handler blocks the event loop of its process until a file is there. Tells its parent of every begin and failure.
+// A worker whose first handler blocks the event loop of its process until a file is there. It tells its parent of every
+// begin and failure.
 import { existsSync } from 'node:fs'
 import { Pool } from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'

@@ -15,7 +15,10 @@ afterEach(() => {
 const HOUR_MS = 3_600_000
 const NOTHING: ClaimResult = { jobs: [], againMs: null }
 
-/** A claim loop whose claims the test answers. Real tables cannot be told at which point of a claim a place becomes free. */
+/**
+ * A claim loop whose claims the test answers. With real tables a test cannot choose the point of a claim at which a
+ * place becomes free.
+ */
 function openLoop(answer: (request: ClaimRequest, position: number) => ClaimResult, pollMs = HOUR_MS) {
   const requests: ClaimRequest[] = []
   const taken: JobFacts[] = []
@@ -53,7 +56,7 @@ function failsFirst(_: ClaimRequest, position: number): ClaimResult {
 const FULL: Demand = { places: 0, ahead: 0 }
 const job = (id: string) => ({ id, name: 'a' }) as JobFacts
 
-test('what a claim took whose answer was lost is asked for also when no place is free', async () => {
+test('the jobs of a claim whose answer was lost are asked for also when no place is free', async () => {
   const { requests, taken, errors, demand } = openLoop((_, position) => {
     if (position === 1) throw new Error('The connection was lost.')
     return position === 2 ? { jobs: [job('1')], againMs: null } : NOTHING
@@ -85,7 +88,7 @@ test.each(['a freed place', 'a wake', 'a settlement'])(
   },
 )
 
-test('a place that becomes free without a word is found by the poll, however many polls found none', async () => {
+test('a place that becomes free without a message is found by the poll, however many polls found none', async () => {
   const { requests, demand } = openLoop(() => NOTHING, 20)
   await until('the first claim is sent', () => requests.length === 1)
   demand.now = FULL

@@ -28,7 +28,7 @@ test('a start while a clean-up from before the last stop runs does not make clea
   cleanUp.mockResolvedValue()
   end()
   await vi.advanceTimersByTimeAsync(10 * MINUTE_MS)
-  // One in 27 to 33 s.
+  // Each clean-up comes 27 to 33 s after the one before.
   expect(cleanUp.mock.calls.length).toBeGreaterThanOrEqual(17)
   expect(cleanUp.mock.calls.length).toBeLessThanOrEqual(23)
   cleanUps.stop()

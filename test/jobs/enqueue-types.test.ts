@@ -17,7 +17,7 @@ afterAll(async () => {
   await pool.end()
 })
 
-/** Compiled and never called: `npm run types` checks that each of these is accepted or refused. */
+/** This function is compiled and never called: `npm run types` checks that each call is accepted or refused. */
 async function compiles(): Promise<void> {
   await jobs.enqueue('mail', { to: 'a' })
   await jobs.enqueue('mail', { to: 'a' }, { delay: '1m' })
@@ -57,6 +57,6 @@ async function compiles(): Promise<void> {
   await shown.jobs?.count()
 }
 
-test('what a job must not be enqueued without is refused by the compiler', () => {
+test('the compiler refuses a job without a property that it needs', () => {
   expect(compiles).toBeTypeOf('function')
 })

@@ -90,7 +90,7 @@ test('a transaction of the caller may be serializable, and its conflicts are the
   await client.query('commit')
   await client.query('begin isolation level serializable')
   await client.query('select 1 from pg_class')
-  // Another one changes the row after the snapshot.
+  // Another session changes the row after the snapshot.
   await scene.sql(`update $schema.jobs set priority = 7 where id = ${ids[1]}`)
   await expect(claimed[1]?.complete({ transaction: client })).rejects.toMatchObject({ code: '40001' })
   await client.query('rollback')
@@ -175,7 +175,7 @@ test('jobs are enqueued, claimed and settled many in a statement', async () => {
   )
   await until('all are done', () => done === 1000)
   await worker.stop()
-  // The counters are told at the latest when a session ends.
+  // The counters arrive at the latest when a session ends.
   await jobs.close()
   const calls = await until('they are counted', async () => {
     const rows = await server.sql<{ name: string; calls: number }>(
@@ -234,7 +234,7 @@ test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are d
     select nextval('$schema.job_ids'), 'a', 'delayed', 9, '1', 10, 1000, 1000, now(), now() + n * interval '1 minute' from generate_series(1, 100000) n`)
   await jobs.enqueueAll(Array.from({ length: 200 }, () => ({ name: 'a' })))
   const client = await scene.connect()
-  // As the database counts it, because the clock of this machine is shared.
+  // The database measures the time of a claim, because other processes share this machine.
   await client.query('begin')
   for (let warm = 0; warm < 2; warm += 1) {
     await client.query(`select ${scene.schema}.jobs_claim('{a}', 10, 90, 'w', 30000, null, null)`)
@@ -278,7 +278,7 @@ test('idle workers ask once in a poll interval, also beside jobs that are due in
     const now = await calls()
     return now >= before + 16 && now
   })
-  // Four workers, at least 0.9 of the interval each, and the counters are told late, but never 100 in a second.
+  // Four workers wait at least 0.9 of the interval each. The counters arrive late, but there are never 100 in a second.
   expect(((after - before) / (performance.now() - startedAt)) * 1000).toBeLessThan(50)
   expect(done).toEqual([])
   await running?.complete()

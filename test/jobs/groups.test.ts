@@ -33,7 +33,7 @@ test('jobs of one group run one at a time and in order, with many workers that c
     inside.delete(group)
     turns.set(group, [...(turns.get(group) ?? []), turn])
   }
-  // Each with connections of its own, so that their claims truly meet in the database.
+  // Each worker has connections of its own, so that their claims truly meet in the database.
   for (let n = 0; n < 8; n += 1) scene.open().work({ a: handle, b: handle }, { concurrency: 5 })
   await until(
     'all are done',
@@ -59,7 +59,7 @@ test('the database itself refuses a second running job of a group', async () => 
   ).rejects.toThrow('jobs_group_running')
 })
 
-test('whoever ends the running job of a group lets the next one start', async () => {
+test('a worker that ends the running job of a group lets the next one start', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -73,7 +73,7 @@ test('whoever ends the running job of a group lets the next one start', async ()
   const [third] = await next()
   await jobs.cancel(third?.id ?? '', { reason: 'x' })
   const [fourth] = await next(500)
-  // Nobody renews it.
+  // No worker renews this job.
   await until(
     'the lease is over',
     async () =>
@@ -91,7 +91,7 @@ test('whoever ends the running job of a group lets the next one start', async ()
   ])
 })
 
-test('ten thousand jobs of a busy group keep nobody else waiting, nor does a claim read them twice', async () => {
+test('ten thousand jobs of a busy group hold up no other job, nor does a claim read them twice', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -144,7 +144,8 @@ test('a group whose next job was not let in, because a transaction could not see
   const client = await scene.connect()
   await client.query('begin isolation level repeatable read')
   await client.query('select 1 from pg_class')
-  // Blocked after the snapshot of the transaction, which ends the first one without seeing it.
+  // The claim is blocked after the snapshot of the transaction. The transaction ends the first job without seeing this
+  // one.
   expect(await jobs.claim('a')).toEqual([])
   await first?.complete({ transaction: client })
   await client.query('commit')

@@ -7,7 +7,7 @@ import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-/** A worker with a failing job of a key, whose key an open transaction has enqueued once more. */
+/** A worker with a failing job that has a key. An open transaction has enqueued a job of the same key. */
 async function openKeyedScene() {
   const scene = await openScene()
   const jobs = scene.open()
@@ -36,12 +36,12 @@ async function openKeyedScene() {
 }
 
 test.each(['commit', 'rollback'])(
-  'an open transaction that has enqueued the key of a failing job holds up nobody else, and its %s decides what becomes of it',
+  'an open transaction that has enqueued the key of a failing job holds up no other job, and its %s decides the fate of that job',
   async (end) => {
     const { scene, jobs, failing, fail, failures, client } = await openKeyedScene()
     await using _ = scene
     fail()
-    // Long enough for the statement that settles the keyed job to come before them.
+    // This takes long enough for the statement that settles the keyed job to come before them.
     for (let n = 0; n < 20; n += 1) {
       const id = (await jobs.enqueue('other')) ?? ''
       await until('the other one is completed', async () => (await jobs.find(id))?.state === 'completed')
@@ -117,7 +117,7 @@ test('an overdue job whose key an open transaction has enqueued holds up no clai
   })
 })
 
-/** A job whose handler has completed it in a transaction that stays open, and does not end. */
+/** A job whose handler has completed it in a transaction that stays open. The handler does not end. */
 async function openHungScene(options: WorkOptions, group: string | undefined) {
   const scene = await openScene()
   const jobs = scene.open()
@@ -148,7 +148,7 @@ test.each([
   { group: 'g', end: 'rollback', state: 'delayed' },
   { group: 'g', end: 'commit', state: 'completed' },
 ])(
-  'a handler that takes too long with its transaction open (group: $group) holds up no other job, and the $end decides what becomes of its own',
+  'a handler that takes too long with its transaction open (group: $group) holds up no other job, and the $end decides the fate of its own',
   async ({ group, end, state }) => {
     const { scene, jobs, client, worker, hung, failures } = await openHungScene({ maxRun: 300 }, group)
     await using _ = scene
@@ -159,7 +159,7 @@ test.each([
       await until('it is completed', async () => (await jobs.find(id))?.state === 'completed')
       longestMs = Math.max(longestMs, performance.now() - enqueuedAt)
     }
-    // A statement may take 10 s.
+    // A statement may take up to 10 s.
     expect(longestMs).toBeLessThan(5000)
     expect(failures).toEqual([])
     await client.query(end)
@@ -274,7 +274,7 @@ test('a renewal between the commit of a completion and its answer does not make 
           )
           return row?.['state'] === 'idle' && (await direct.find(id))?.state === 'completed'
         })
-        // Only what was answered so far is late.
+        // Only the answers until here are late.
         proxy.delay({})
         await completed
         const [renewal] = await scene.sql(
@@ -292,7 +292,7 @@ test('a renewal between the commit of a completion and its answer does not make 
   expect(await direct.find(id)).toMatchObject({ state: 'completed' })
 })
 
-test('who cleans up one schema keeps nobody from cleaning up another one', async () => {
+test('a process that cleans up one schema does not keep others from cleaning up another one', async () => {
   await using one = await openScene()
   await using other = await openScene()
   for (const scene of [one, other]) {

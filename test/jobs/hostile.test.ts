@@ -43,7 +43,10 @@ test('a database that hangs for longer than a lease: the handler is told meanwhi
   expect(attempts.length).toBeLessThanOrEqual(2)
 })
 
-/** What applications set so that numbers are exact and dates are left alone; theirs, for every client of the package. */
+/**
+ * Parsers that an application sets so that numbers are exact and dates stay texts. They apply to every client of the
+ * package in its process.
+ */
 const PARSERS: readonly [number, (text: string) => unknown][] = [
   [pg.types.builtins.INT8, BigInt],
   [pg.types.builtins.INT4, BigInt],
@@ -54,7 +57,7 @@ const PARSERS: readonly [number, (text: string) => unknown][] = [
 ]
 
 test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
-  'with the application’s own type parsers, a lost reply to %s costs nothing but what is said',
+  'with the application’s own type parsers, a lost reply to %s costs nothing but a reported error',
   async (verb) => {
     await using scene = await openScene()
     const direct = scene.open()
@@ -79,7 +82,7 @@ test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
         {
           a: async ({ payload, attempt, enqueuedAt, fail }) => {
             expect(enqueuedAt).toBeInstanceOf(Date)
-            // Long enough for a renewal.
+            // The handler waits for a renewal whose reply is lost.
             if (verb === 'jobs_renew') await lost
             ran.push([payload, attempt])
             if (attempt === 1) await fail('again', { retryIn: 1 })
@@ -92,7 +95,7 @@ test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
         const [row] = await scene.sql('select state, attempt from $schema.finished_jobs')
         return String((row?.['state'] as { text?: string } | undefined)?.text) === 'completed'
       })
-      // A handler's own call rejects with it, and so does the handler.
+      // A handler's own call rejects with this error, and so does the handler.
       const said = [...errors, ...failures.map(({ error }) => error)]
       expect(said.length).toBeGreaterThan(0)
       for (const error of said) expect(error).toMatchObject({ code: 'store-unavailable' })
@@ -148,7 +151,7 @@ test.each([-3_600_000, 3_600_000])(
   },
 )
 
-test('of many transactions that race for a key and mostly roll back, what is committed is one job at a time', async () => {
+test('of many transactions that race for a key and mostly roll back, one job at a time is committed', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -193,7 +196,7 @@ test('twenty processes that start at once on an empty database share the jobs, e
     )
     expect(codes).toEqual(children.map(() => 0))
     expect(await scene.open().count()).toMatchObject([{ name: 'a', state: 'completed', count: 100 }])
-    // Not their attempts: who ends while it claims for a process that starts late gives back what it has not begun.
+    // Attempts may be more than one: a process that ends during a claim gives back the jobs that it has not begun.
     const ids = ran.trim().split('\n')
     expect(ids).toHaveLength(100)
     expect(new Set(ids).size).toBe(100)

@@ -73,7 +73,7 @@ describe.each(CLIENT_KINDS)('with %s', (kind) => {
     const job = await jobs.find(id)
     expect(job).toMatchObject({ state: 'dead', attempt: 3, failures: 3 })
     expect(job?.error).toContain('attempt 3')
-    // The fence goes on rising, and all attempts are there again.
+    // The fence goes on rising, and the job has all its attempts again.
     expect(await jobs.retry(id)).toEqual([id])
     await until('it is dead again', () => failures.length === 6)
     expect(attempts).toEqual([1, 2, 3, 4, 5, 6])
@@ -178,14 +178,14 @@ test('a key keeps a second job out while the first one waits, also for its next 
   const second = await enqueue()
   expect(second).not.toBeNull()
   expect(await enqueue()).toBeNull()
-  // Both cannot wait: the newer one has not read anything yet, so it does the work of both.
+  // Two jobs of a key cannot wait. The newer one has not read anything yet, so it does the work of both.
   expect(await running?.fail(new Error('first'))).toBe('superseded')
   expect((await jobs.find(first ?? ''))?.state).toBe('superseded')
   const [next] = await jobs.claim('sync')
   expect(next?.id).toBe(second)
   expect(await next?.fail('second')).toBe('delayed')
   expect(await enqueue()).toBeNull()
-  // Nor can the first one come back.
+  // The first job cannot come back either.
   expect(await jobs.retry(first ?? '')).toEqual([])
 })
 
@@ -243,7 +243,7 @@ test('a job is dead at once when its handler says so, and comes back when its ha
   await expect(first?.complete()).rejects.toMatchObject(lost)
 })
 
-test('jobs that are over are cleaned up after their time, and completed ones are not kept at all if so wished', async () => {
+test('jobs that are over are cleaned up after their time, and completed ones are not kept at all if the user wants that', async () => {
   await using scene = await openScene()
   const jobs = scene.open({ keepCompleted: 50, keepEnded: '1h' })
   await jobs.migrate()
@@ -276,7 +276,7 @@ test('a page is not the end of a list', async () => {
   ])
 })
 
-test('what its handler has made of a job is told when it throws afterwards', async () => {
+test('the result that a handler gave its job is told when the handler throws afterwards', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -314,7 +314,7 @@ test('a handler that settles its job and goes on keeps its place', async () => {
       running += 1
       most = Math.max(most, running)
       await job.complete()
-      // What a claim that went along brought is begun in the same turn.
+      // The jobs of a claim that went along with the settlement begin in the same turn.
       await jobs.count()
       running -= 1
     },

@@ -7,7 +7,7 @@ import { CLIENT_KINDS, closeSharedServer, openProxied, openScene, sharedServer }
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-test('who lost its job cannot settle it, and what it did in the same transaction has no effect', async () => {
+test('an attempt that lost its job cannot settle it, and its writes in the same transaction have no effect', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -32,7 +32,7 @@ test('who lost its job cannot settle it, and what it did in the same transaction
   expect(await scene.sql('select * from $schema.effects')).toEqual([])
 })
 
-test('nobody takes a job over whose transaction that completes it is still open', async () => {
+test('no worker takes over a job while the transaction that completes it is still open', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -96,7 +96,7 @@ test.each(CLIENT_KINDS)(
     expect(next.attempt).toBe(2)
     expect(told?.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
     expect(told?.at).toBeLessThan(takenAt)
-    // Back again, it cannot complete what is not its own.
+    // When the network is back, the worker cannot complete a job that it has lost.
     proxy.normal()
     await until('it says so', () => failures.length > 0)
     expect(failures).toMatchObject([{ outcome: 'lost' }])
@@ -138,7 +138,7 @@ test('a completion whose answer was lost is asked again, and is no loss', async 
   expect((await direct.count())[0]).toMatchObject({ state: 'completed', count: 1 })
 })
 
-test('a failure whose answer was lost is asked again, and is told as what became of the job', async () => {
+test('a failure whose answer was lost is asked again, and is told as the result of the job', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
   const failures: JobFailure[] = []
@@ -202,7 +202,7 @@ test('a handler whose own failure never reached the database does not complete i
   expect(await direct.find(id)).toMatchObject({ state: 'dead', error: 'no use' })
 })
 
-test('an enqueue whose answer was lost says that nobody knows', async () => {
+test('an enqueue whose answer was lost says that its result is unknown', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
   const lost = proxy.loseNextReply('jobs_enqueue')

@@ -8,7 +8,10 @@ import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-/** What a later version of the library might add: a column, and a function beside those that older processes call. */
+/**
+ * The changes that a later version of the library might make: a column, and a function beside those that older
+ * processes call.
+ */
 const LATER = `
 alter table "{schema}".jobs add column region text not null default 'north';
 alter table "{schema}".finished_jobs add column region text not null default 'north';

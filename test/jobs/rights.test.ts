@@ -15,7 +15,7 @@ const opened: Jobs[] = []
 let server: PostgresServer
 let database: string
 
-/** Exactly what the page says, so that it cannot drift from what is needed. */
+/** The grants are read from the page, so the page cannot drift from the rights that are needed. */
 const page = readFileSync(new URL('../../docs/jobs.md', import.meta.url), 'utf8')
 const fences = [...page.matchAll(/^```sql\n(.*?)^```$/gms)].map(([, sql = '']) => sql)
 
@@ -47,7 +47,7 @@ async function run(url: string, sql: string): Promise<unknown> {
   }
 }
 
-/** The statements are refused for want of a right, and not for anything else. */
+/** Checks that each statement is refused because of a missing right, and for no other reason. */
 async function expectDenied(role: Role, statements: readonly string[]): Promise<void> {
   for (const sql of statements)
     await expect(run(urlOf(role), sql), `${role}: ${sql}`).rejects.toMatchObject({ code: '42501' })

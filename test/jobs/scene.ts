@@ -7,7 +7,7 @@ import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
 export type ClientKind = 'pg' | 'postgres.js'
 export const CLIENT_KINDS: readonly ClientKind[] = ['pg', 'postgres.js']
 
-/** Jobs in a schema of their own, with the client of the user, who also has a table for what the jobs do. */
+/** Jobs in a schema of their own, over the user's client. The user also has a table for the effects of jobs. */
 export class JobsScene implements AsyncDisposable {
   readonly server: PostgresServer
   readonly schema: string
@@ -23,7 +23,7 @@ export class JobsScene implements AsyncDisposable {
     this.#closing.push(() => this.pool.end())
   }
 
-  /** Also through a proxy or a pooler. */
+  /** Opens jobs, directly or through a proxy or a pooler. */
   open(
     options: JobsOptions = {},
     { kind = 'pg', url = this.server.url }: { kind?: ClientKind; url?: string } = {},
@@ -37,7 +37,7 @@ export class JobsScene implements AsyncDisposable {
     return jobs
   }
 
-  /** A connection of the user's, gone with the scene. */
+  /** A connection of the user's, which ends with the scene. */
   async connect(): Promise<PoolClient> {
     const client = await this.pool.connect()
     client.on('error', () => {})
@@ -77,11 +77,11 @@ interface Proxied extends AsyncDisposable {
   readonly scene: JobsScene
   readonly direct: Jobs
   readonly proxy: FaultProxy
-  /** Of the same database, through the proxy. */
+  /** The URL of the same database through the proxy. */
   readonly url: string
 }
 
-/** Jobs on a direct connection, and a proxy that can lose answers of others. */
+/** Jobs over a direct connection, and a proxy that can lose the answers of other jobs. */
 export async function openProxied(): Promise<Proxied> {
   const scene = await openScene()
   const direct = scene.open()

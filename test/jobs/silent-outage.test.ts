@@ -7,7 +7,7 @@ import { CLIENT_KINDS, closeSharedServer, JobsScene, openProxied, sharedServer }
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-/** Longer than a connection may owe an answer and the next one may take to be made. */
+/** Longer than a silent connection is kept and the next one may take to open. */
 const SILENCE_MS = 20_000
 
 describe.concurrent('after a silence of twenty seconds a worker goes on by itself', () => {
@@ -37,10 +37,10 @@ describe.concurrent('after a silence of twenty seconds a worker goes on by itsel
 
     await (what === 'the server hangs' ? server.pause() : proxy.halfOpen())
     const silentUntil = performance.now() + SILENCE_MS
-    // Its very first connection meets the silence.
+    // The very first connection of this worker meets the silence.
     work()
     await until('the silence is over', () => performance.now() > silentUntil)
-    // What was open in the silence says nothing any more.
+    // Connections from before the end of the silence never carry a byte again, unless the server itself hung.
     if (what === 'the server hangs') server.resume()
     else proxy.strand()
 

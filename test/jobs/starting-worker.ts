@@ -1,4 +1,7 @@
-/** Makes the tables, enqueues its jobs, works until none is left, prints the id of each that it runs, and ends with 0. */
+/**
+ * Makes the tables, enqueues its jobs, and works until no job is left. It prints the id of each job that it runs, and
+ * ends with 0.
+ */
 import pg from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'
 

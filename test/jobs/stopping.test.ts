@@ -33,7 +33,7 @@ test('a worker that is stopped takes no more jobs, and resolves when the running
   ])
 })
 
-test('what still runs after the grace is told, and given back to others at once, unharmed', async () => {
+test('a handler that still runs after the grace is told, and its job is given back to others at once, without a failure', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -59,7 +59,7 @@ test('what still runs after the grace is told, and given back to others at once,
   expect((await jobs.claim('a'))[0]?.attempt).toBe(2)
 })
 
-test('a worker that is stopped while it claims begins nothing of what comes, and gives it back', async () => {
+test('a worker that is stopped while it claims begins none of the jobs that arrive, and gives them back', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
@@ -75,7 +75,7 @@ test('a worker that is stopped while it claims begins nothing of what comes, and
   expect(await jobs.count()).toMatchObject([{ state: 'ready', count: 3 }])
 })
 
-test('a worker that is stopped gives back what a claim took whose answer was lost', async () => {
+test('a worker that is stopped gives back the jobs of a claim whose answer was lost', async () => {
   await using scene = await openScene()
   const direct = scene.open()
   await direct.migrate()
@@ -106,7 +106,7 @@ test('a worker that is stopped gives back what a claim took whose answer was los
   expect(await direct.claim('a')).toMatchObject([{ attempt: 2, failures: 0 }])
 })
 
-test('a worker that is stopped gives back at once what a claim took whose answer was lost, whatever else still runs', async () => {
+test('a worker that is stopped gives back at once the jobs of a claim whose answer was lost, whatever else still runs', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
   await direct.enqueue('slow')
@@ -137,7 +137,7 @@ test('a worker that is stopped gives back at once what a claim took whose answer
       from pg_stat_activity where application_name = 'holdfast jobs' and query like '%$schema%'`)
     return worker.jobCount === 1 && row?.['quiet'] === true
   })
-  // A claim names the handlers. Its text is sent once for each connection.
+  // A claim names the handlers, and its text is sent once for each connection. So this finds the claim.
   const lost = proxy.loseNextReply('slow')
   const id = (await direct.enqueue('a')) ?? ''
   await lost
@@ -150,7 +150,7 @@ test('a worker that is stopped gives back at once what a claim took whose answer
 })
 
 test.each(['at the begin', 'in the middle'])(
-  'a worker that is stopped %s of an outage of seconds completes what has ended, within its grace',
+  'a worker that is stopped %s of an outage of seconds completes the jobs that have ended, within its grace',
   async (when) => {
     await using proxied = await openProxied()
     const { scene, direct, proxy, url } = proxied
@@ -175,7 +175,7 @@ test.each(['at the begin', 'in the middle'])(
     await until('it runs', () => worker.jobCount === 1)
     proxy.refuse()
     open()
-    // Of claims and of settlements.
+    // Claims and settlements both fail.
     if (when === 'in the middle') await until('several tries have failed', () => errors >= 8)
     const stopped = worker.stop({ grace: '60s' })
     const outUntil = performance.now() + 3000
@@ -189,7 +189,7 @@ test.each(['at the begin', 'in the middle'])(
   },
 )
 
-test('a worker that is stopped while the database is out of reach says of what has ended that nobody knows', async () => {
+test('a worker that is stopped while the database is out of reach reports the ended jobs as unknown', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
   const ids = await direct.enqueueAll([{ name: 'good' }, { name: 'bad' }])
@@ -220,7 +220,7 @@ test('a worker that is stopped while the database is out of reach says of what h
   ])
 })
 
-test('a worker that is stopped after an outage of a second gives back what a claim took whose answer was lost', async () => {
+test('a worker that is stopped after an outage of a second gives back the jobs of a claim whose answer was lost', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
   const id = (await direct.enqueue('a')) ?? ''
@@ -264,7 +264,7 @@ test.each(['worker.stop', 'jobs.close'])(
     if (call === 'worker.stop') await worker.stop({ grace: '500ms' })
     else await jobs.close({ grace: '500ms' })
     const tookMs = performance.now() - begunAt
-    // What hung before was waited for until its own limit of 11 s, and asked again.
+    // A request that hung before was waited for until its own limit of 11 s, and then sent again.
     expect(tookMs).toBeLessThan(8000)
     const before = errors.length
     await server.resume()

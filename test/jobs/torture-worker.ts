@@ -1,5 +1,5 @@
-// One process with two workers, until it is killed or told to stop. Each job's effect is a row, written in the transaction that
-// completes the job.
+// One process with two workers, until it is killed or told to stop. Each job's effect is a row. The transaction that
+// completes the job writes it.
 import { Pool } from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'
 

@@ -31,7 +31,7 @@ test('of 10,000 jobs every one has its effect exactly once, with 8 workers in 4 
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
-  // Without a constraint: a second effect would be seen.
+  // The table has no constraint, so a second effect would show.
   await scene.sql('create table $schema.effects (number integer, attempt integer)')
   for (let from = 0; from < JOBS; from += 2000) {
     await jobs.enqueueAll(
@@ -74,7 +74,7 @@ test('of 10,000 jobs every one has its effect exactly once, with 8 workers in 4 
   )
   expect(effects).toMatchObject({ effects: JOBS, jobs: JOBS })
   expect(await jobs.count()).toMatchObject([{ name: 'effect', state: 'completed', count: JOBS }])
-  // Otherwise nothing was tested.
+  // Otherwise the test would show nothing.
   expect(kills).toBeGreaterThan(1)
   expect(effects?.['attempts']).toBeGreaterThan(1)
   await Promise.all(

@@ -20,7 +20,7 @@ afterAll(async () => {
 })
 
 describe.each(clients)('in a transaction through %s', (_, open) => {
-  test('jobs are enqueued and completed together with what else it does, and with nothing of it when it is undone', async () => {
+  test('jobs are enqueued and completed together with its other writes, and not at all when it is rolled back', async () => {
     await using client = await open(scene.server.url)
     await jobs.enqueue('first')
     const [job] = await jobs.claim('first')
@@ -46,7 +46,7 @@ describe.each(clients)('in a transaction through %s', (_, open) => {
     ])
   })
 
-  test('whoever has lost the job has no effect', async () => {
+  test('an attempt that has lost its job has no effect', async () => {
     await using client = await open(scene.server.url)
     const id = (await jobs.enqueue('a', null, { backoff: 0 })) ?? ''
     const [job] = await jobs.claim('a')
@@ -61,7 +61,7 @@ describe.each(clients)('in a transaction through %s', (_, open) => {
     expect(await scene.sql('select * from $schema.effects')).toEqual([])
   })
 
-  test('outside of one nothing is enqueued or completed', async () => {
+  test('outside of a transaction nothing is enqueued or completed', async () => {
     await using client = await open(scene.server.url)
     await jobs.enqueue('a')
     const [job] = await jobs.claim('a')

@@ -65,7 +65,7 @@ test('a handler that gave its job back and goes on does no harm to the next atte
           return
         }
         const [before] = await scene.sql(`select due_at from $schema.jobs where id = ${id}`)
-        // Two renewals, which name both attempts. The second one comes after the answer to the first.
+        // Each of two renewals names both attempts. The second one comes after the answer to the first.
         await until('it was renewed twice', async () => {
           const [row] = await scene.sql(`select due_at from $schema.jobs where id = ${id}`)
           const renewedMs = Number(row?.['due_at']) - Number(before?.['due_at'])
@@ -105,7 +105,7 @@ test('an attempt whose claim got no answer is delivered again beside an old atte
     // The label is in every claim.
     { ttl: '1h', pollInterval: '10m', label: 'lossy', onError: () => {} },
   )
-  // Of three in a row, one comes by a message. From then on the worker claims only when it gets one.
+  // One of three jobs in a row comes by a message. From then on the worker claims only when it gets a message.
   for (let n = 0; n < 3; n += 1) {
     const first = (await direct.enqueue('first')) ?? ''
     await until('it is completed', async () => (await direct.find(first))?.state === 'completed')

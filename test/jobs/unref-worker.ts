@@ -1,4 +1,7 @@
-/** Works, and waits for nothing that keeps a process alive: neither in its only handler nor elsewhere. Says what has ended. */
+/**
+ * Works, and waits for nothing that keeps a process alive, neither in its only handler nor elsewhere. Prints the jobs
+ * that have ended.
+ */
 import { Pool } from 'pg'
 import { createJobs } from '../../src/jobs/index.ts'
 

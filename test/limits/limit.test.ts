@@ -22,7 +22,7 @@ import { startMasters } from '../stores/redlock/masters.ts'
 
 const MINUTE = { points: 1, duration: 60 }
 
-/** Two processes at one store, where nothing is held when the test is over. */
+/** Two processes at one store. No ticket may be left when the test is over. */
 function scene(store: Store = memoryStore()): { locks: Locks; other: Locks } {
   const [locks, other] = [createLocks(store, { label: 'one' }), createLocks(store, { label: 'other' })]
   onTestFinished(async () => {
@@ -52,7 +52,7 @@ test('no work begins in a slot that ended while the event loop stood still', asy
   expect(begun).toEqual([])
 })
 
-/** Work that goes on until the test says otherwise. */
+/** Work that goes on until the test ends it. */
 function work(): { run: () => Promise<string>; begun: Promise<void>; end: () => void } {
   let end = () => {}
   let begin = () => {}
@@ -73,7 +73,7 @@ function work(): { run: () => Promise<string>; begun: Promise<void>; end: () => 
 }
 
 describe('a limit', () => {
-  test('lets so many run at once for each key, over all processes, and the next one when one is done', async () => {
+  test('lets so many calls run at once for each key, over all processes, and the next one when one is done', async () => {
     const { locks, other } = scene()
     const limits = [locks, other].map((one) => createLimit(one, 'exports', { concurrency: 2 }))
     let [running, most] = [0, 0]
@@ -92,7 +92,7 @@ describe('a limit', () => {
     expect(most).toBe(2)
   })
 
-  test('is another one for each key and each name', async () => {
+  test('is a separate limit for each key and each name', async () => {
     const { locks } = scene()
     const busy = work()
     const [imports, exports] = ['imports', 'exports'].map((name) =>
@@ -107,13 +107,13 @@ describe('a limit', () => {
     expect(await running).toBe('done')
   })
 
-  test('has no slot in common with another one, whatever users call themselves', async () => {
+  test('has no slot in common with another limit, whatever names users choose', async () => {
     const { locks } = scene()
     const api = createLimit(locks, 'api', { concurrency: 1 })
     const hostile = work()
     const running = api.run('admin:ada', hostile.run)
     await hostile.begun
-    // A limit of this name would have the very slots of that user.
+    // If a name could contain `:`, a limit of this name would have the very slots of that user.
     expect(() => createLimit(locks, 'api:admin', { concurrency: 1 })).toThrow(
       'Expected `name` to be a text without `:`, because the key follows after a `:`, got "api:admin".',
     )
@@ -161,7 +161,7 @@ describe('a limit', () => {
     expect(begun[6]?.afterMs).toBeGreaterThanOrEqual(790)
   })
 
-  test('passes on what the work throws, and has given the slot back', async () => {
+  test('passes on the error of the work, and has given the slot back', async () => {
     const { locks } = scene()
     const limit = createLimit(locks, 'exports', {
       concurrency: 1,
@@ -176,7 +176,7 @@ describe('a limit', () => {
 })
 
 describe('a window that is used up', () => {
-  test('is an error at once where `wait` ends before it, which says when to come back', async () => {
+  test('is an error at once if `wait` ends before its end, and says when to come back', async () => {
     const { locks } = scene()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
     await limit.run('ada', () => {})
@@ -189,7 +189,7 @@ describe('a window that is used up', () => {
     expect(await limit.run('bob', () => 'another key')).toBe('another key')
   })
 
-  test('is a value for who does not wait', async () => {
+  test('is a value for a caller that does not wait', async () => {
     const { locks } = scene()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: new RateLimiterMemory(MINUTE) })
     expect(await limit.tryRun('ada', () => 1)).toEqual({ ran: true, value: 1 })
@@ -259,7 +259,7 @@ describe('a window that is used up', () => {
     await running
   })
 
-  test('is waited for by many with one signal, which is listened to once', async () => {
+  test('is waited for by many calls with one signal, with one listener for all', async () => {
     const { locks } = scene()
     const rate = new RateLimiterMemory(MINUTE)
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
@@ -279,7 +279,7 @@ describe('a window that is used up', () => {
     expect(getEventListeners(signal, 'abort')).toEqual([])
   })
 
-  test('is left where the slot is lost meanwhile: another one may have it', async () => {
+  test('is not waited for any longer when the slot is lost: another call may have it', async () => {
     const { locks, other } = scene()
     const rate = new RateLimiterMemory(MINUTE)
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
@@ -291,7 +291,7 @@ describe('a window that is used up', () => {
     expect(await errorOf(waiting)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   })
 
-  test('is left where the limiter is being asked, whatever it answers later', async () => {
+  test('is not waited for any longer during the question to the limiter, whatever it answers later', async () => {
     const { locks, other } = scene()
     for (const later of ['consumed', 'failed'] as const) {
       let answer = () => {}
@@ -311,7 +311,7 @@ describe('a window that is used up', () => {
       waiting.catch(() => {})
       await isAsked
       const reason = new Error('the client has gone')
-      // In the very tick in which the answer comes, and behind it.
+      // The abort comes in the very tick of the answer, and behind it.
       if (later === 'consumed') answer()
       abort(reason)
       answer()
@@ -322,7 +322,7 @@ describe('a window that is used up', () => {
     }
   })
 
-  test('never begins the work of somebody who has gone, however late', async () => {
+  test('never begins the work of a caller that has gone, however late', async () => {
     const { locks } = scene()
     let begun = 0
     let missed = 0
@@ -350,7 +350,7 @@ describe('a window that is used up', () => {
       }
     }
     expect(missed).toBe(0)
-    // Some were too late, and some were not.
+    // Some aborts came too late, and some did not.
     expect(begun).toBeGreaterThan(0)
     expect(begun).toBeLessThan(40)
   })
@@ -367,7 +367,7 @@ describe('a window that is used up', () => {
     expect(await errorOf(waiting)).toMatchObject({ code: 'closed' })
   })
 
-  test('is waited for once more where another one was quicker', async () => {
+  test('is waited for once more when another call was quicker', async () => {
     const { locks } = scene()
     const rate = new RateLimiterMemory({ points: 1, duration: 0.2 })
     const limit = createLimit(locks, 'exports', { concurrency: 3, rate })
@@ -387,7 +387,7 @@ describe('a window that is used up', () => {
     })
   })
 
-  test('may be that of several limiters: who refuses longest counts', async () => {
+  test('may be that of several limiters: the longest refusal counts', async () => {
     const { locks } = scene()
     const rate = new RateLimiterUnion(
       new RateLimiterMemory({ keyPrefix: 'second', points: 1, duration: 1 }),
@@ -467,7 +467,7 @@ describe('over servers', () => {
       ),
     )
     expect(most).toBeLessThanOrEqual(2)
-    // The server takes the time once for all that it does in one go.
+    // The server takes the time once for everything that it does in one step.
     expect(begun[4]).toBeGreaterThanOrEqual(990)
     expect(begun[8]).toBeGreaterThanOrEqual(1980)
     for (const { locks } of processes) await locks.close()

@@ -18,7 +18,7 @@ function locksInMemory(store = memoryStore()): Locks {
   return locks
 }
 
-/** When the store gave each point, in milliseconds: that is what a fence is made of. */
+/** When the store gave each point, in milliseconds. A fence is made of this time. */
 function pointsTaken(key: string): number[] {
   const at: number[] = []
   onTestFinished(
@@ -36,7 +36,7 @@ describe('a sliding window', () => {
       createLimit(locksInMemory(store), 'exports', { concurrency: 100, rate: TEN }),
     )
     const taken = pointsTaken(':exports:ada')
-    // One at the begin of the first window and nine at its end, and then as many as can.
+    // One call at the beginning of the first window, nine at its end, and then as many as can.
     await limits[0]?.tryRun('ada', () => {})
     await sleep(900)
     const endsAt = performance.now() + 1500
@@ -49,7 +49,7 @@ describe('a sliding window', () => {
     expect(Math.min(...spans)).toBeGreaterThanOrEqual(1000)
   })
 
-  test('is waited for, and says how long where there is not that much time', async () => {
+  test('is waited for, and says how long when the wait is too short', async () => {
     const limit = createLimit(locksInMemory(), 'exports', {
       concurrency: 3,
       rate: { points: 2, window: '2s' },
@@ -85,7 +85,7 @@ describe('a sliding window', () => {
     })
   })
 
-  test('keeps nobody out of a slot, whatever users call themselves', async () => {
+  test('keeps no caller out of a slot, whatever names users choose', async () => {
     const locks = locksInMemory()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 9, window: '1h' } })
     for (const key of ['ada', ':ada', ':exports:ada', 'exports:ada'])
@@ -104,7 +104,7 @@ describe('a sliding window', () => {
   })
 })
 
-// Where permits cannot be counted there is no such window.
+// A store that cannot count permits has no sliding window.
 const stores = Object.entries(places).filter(([name]) => name !== 'redlock')
 
 test.concurrent.each(stores)('on %s two processes share a sliding window', async (_, open) => {

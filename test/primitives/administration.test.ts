@@ -12,7 +12,7 @@ async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe('inspect', () => {
-  test('shows who holds and who waits, how long, and who they are', async () => {
+  test('shows the holders and waiters, how long, and their owners', async () => {
     const { clock, locks, other } = scene()
     const held = await locks.acquire('k', { ttl: TTL })
     await clock.advance(1000)
@@ -57,7 +57,7 @@ describe('inspect', () => {
     await store.release(releaseOf(foreign))
   })
 
-  test('changes nothing: what is looked at all the time expires all the same', async () => {
+  test('changes nothing: a room that is inspected all the time expires all the same', async () => {
     const { clock, locks, other } = scene()
     const held = await other.locks.acquire('k', { ttl: TTL, renew: false })
     for (let second = 0; second < 30; second += 1) {
@@ -165,7 +165,7 @@ describe('evict', () => {
     await heir.release()
   })
 
-  test('without an id takes it from everybody, waiters too', async () => {
+  test('without an id takes the key from all tickets, waiters too', async () => {
     const { clock, locks, other } = scene()
     const held = await locks.acquire('k')
     const waiting = [errorOf(other.locks.acquire('k')), errorOf(locks.acquire('k'))]
@@ -177,7 +177,7 @@ describe('evict', () => {
     expect(held.state).toBe('lost')
   })
 
-  test('of an id or a key that nobody has removes nobody', async () => {
+  test('of an id or a key that no ticket has removes nothing', async () => {
     const { locks } = scene()
     const held = await locks.acquire('k')
     expect(await locks.evict('k', 'nobody', { reason: 'r' })).toEqual([])

@@ -19,7 +19,7 @@ describe('a lease that is handed over', () => {
     await adopted.release()
   })
 
-  test('is not released by a late reply to a request of who let go of it', async () => {
+  test('is not released by a late reply to a request of its first process', async () => {
     const { clock, store, locks, other, rooms } = scene()
     const late = new Letter()
     store.next('acquire', late)
@@ -61,7 +61,7 @@ describe('a lease that is handed over', () => {
     await adopted.release()
   })
 
-  test('cannot be released, extended or detached any more by who let go of it', async () => {
+  test('cannot be released, extended or detached any more by its first process', async () => {
     const { locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     const signal = lease.signal
@@ -129,7 +129,7 @@ describe('a lease that is handed over', () => {
     await clock.advance(10)
   })
 
-  test('is lost when nobody continued it before its ttl was over', async () => {
+  test('is lost when no process continued it before its ttl was over', async () => {
     const { clock, locks, other } = scene()
     const json = (await locks.acquire('k', { ttl: TTL })).detach()
     await clock.advance(TTL + 1)
@@ -138,7 +138,7 @@ describe('a lease that is handed over', () => {
     expect(error.message).toBe('The lease on "k" cannot be continued: the store does not hold it any more.')
   })
 
-  test('is not somebody else’s: the key is held by another one, who keeps it', async () => {
+  test('is not another holder’s: if another ticket holds the key, it keeps it', async () => {
     const { clock, locks, other } = scene()
     const json = (await locks.acquire('k', { ttl: TTL })).detach()
     await clock.advance(TTL + 1)
@@ -166,7 +166,7 @@ describe('a lease that is handed over', () => {
     expect(order).toEqual(['first', 'second'])
   })
 
-  test('under another fence than the store’s is refused, and whoever holds it keeps it', async () => {
+  test('under another fence than the store’s is refused, and the holder keeps the key', async () => {
     const { clock, locks, other } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     const forged = { ...lease.toJSON(), fence: String(lease.fence + 1n) }

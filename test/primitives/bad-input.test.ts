@@ -4,7 +4,7 @@ import { errorOf, scene } from '../engine/scene.ts'
 
 const work = () => 'ran'
 
-/** Each way to name a key. */
+/** The ways to name a key. */
 const byKey: readonly (readonly [string, (locks: Locks, key: string) => unknown])[] = [
   ['acquire', (locks, key) => locks.acquire(key)],
   ['tryAcquire', (locks, key) => locks.tryAcquire(key)],
@@ -19,7 +19,7 @@ const byKey: readonly (readonly [string, (locks: Locks, key: string) => unknown]
   ['evict', (locks, key) => locks.evictAll(key, { reason: 'r' })],
 ]
 
-/** The error of a call, whether it throws or rejects. */
+/** The error of a call, whether the call throws or rejects. */
 function errorIn(call: () => unknown): ReturnType<typeof errorOf> {
   return errorOf((async () => call())())
 }
@@ -27,7 +27,7 @@ function errorIn(call: () => unknown): ReturnType<typeof errorOf> {
 describe.each(byKey)('%s refuses', (_name, call) => {
   test.each([
     ['', 'Expected `key` to be a string with at least one character, got "".'],
-    // Before any key was valid: the last valid one is remembered.
+    // This comes before any valid key, because the last valid key is remembered.
     [undefined, 'Expected `key` to be a string with at least one character, got undefined.'],
     [null, 'Expected `key` to be a string with at least one character, got null.'],
     [42, 'Expected `key` to be a string with at least one character, got 42.'],

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
 
-/** Lets a number of contexts arrive, and then all go on. */
+/** A barrier: lets a number of contexts arrive, and then all of them go on. */
 function meeting(parties: number): () => Promise<void> {
   let go: () => void = () => {}
   const all = new Promise<void>((resolve) => {
@@ -17,7 +17,7 @@ function meeting(parties: number): () => Promise<void> {
 }
 
 describe('contexts that wait for one another', () => {
-  test('are told by whoever closes the circle, with both sides, and the other one goes on', async () => {
+  test('are told by the context that closes the circle, with both sides, and the other one goes on', async () => {
     const { locks } = realScene()
     const met = meeting(2)
     const side = (mine: string, theirs: string) =>
@@ -33,7 +33,7 @@ describe('contexts that wait for one another', () => {
     expect(error.message).toContain('one holds "a" and waits for "b"')
     expect(error.message).toContain('one holds "b" and waits for "a"')
     expect(error.message).toContain('withLocks')
-    // Where the other side waits: what one needs to find the place in the code.
+    // The error shows where the other side waits. A user needs that to find the place in the code.
     expect(error.cause).toBeInstanceOf(Error)
     expect(error.cause.stack).toContain('deadlock.test.ts')
   })
@@ -60,7 +60,7 @@ describe('contexts that wait for one another', () => {
   test('are told when the circle closes later, as keys change hands', async () => {
     const { clock, locks, other } = scene()
     const foreign = await other.locks.acquire('b')
-    // Another process holds b, so nobody here waits for anybody here yet.
+    // Another process holds b. So no context here waits for another one here yet.
     const first = locks.withLock('c', () =>
       locks.withLock('b', async () => errorOf(locks.acquire('a', { wait: '1m' }))),
     )
@@ -147,7 +147,7 @@ describe('no false alarm', () => {
     await one.locks.withLock('k', async () => {
       expect(await two.locks.withLock('k', () => 'another k')).toBe('another k')
     })
-    // a here waits for b here, held by a context that waits for a *there*, which is free soon.
+    // a here waits for b here. The holder of b waits for a *there*, which is free soon.
     const held = await two.locks.acquire('a')
     const first = one.locks.withLock('b', () => two.locks.withLock('a', () => 'first'))
     await one.clock.advance(10)
@@ -199,7 +199,7 @@ describe('no false alarm', () => {
     await locks.withLock('a', async () => {
       late = gate.then(() => locks.withLock('b', () => 'late'))
     })
-    // b is held, and waits for a – which the context that waits for b held once.
+    // b is held by another context, which waits for a. The context that waits for b held a once.
     const busy = await locks.acquire('a')
     const holder = locks.withLock('b', () => locks.withLock('a', () => 'holder'))
     await clock.advance(10)
@@ -230,7 +230,7 @@ describe('no false alarm', () => {
     expect(await clock.until(two)).toBe('two')
   })
 
-  test('for a lease from acquire(), which belongs to nobody in particular', async () => {
+  test('for a lease from acquire(), which belongs to no particular context', async () => {
     const { clock, locks } = scene()
     const lease = await locks.acquire('k')
     const waiting = locks.acquire('k')

@@ -7,7 +7,7 @@ import { campaign, Office, observer } from './office.ts'
 
 const unreachable = () => expect.unreachable()
 
-/** What the process is warned of until the test ends. */
+/** Collects the warnings of the process until the test ends. */
 function warnings(): string[] {
   const seen: string[] = []
   const note = ({ stack = '' }: Error) => seen.push(stack)
@@ -32,7 +32,7 @@ describe('a campaign', () => {
     expect(begun).toBe(0)
   })
 
-  test('does not take for done what blocked the event loop past the deadline, and campaigns again', async () => {
+  test('does not take work for done that blocked the event loop past the deadline, and campaigns again', async () => {
     const { locks, clock } = scene()
     const fences: bigint[] = []
     const running = locks.election('k').campaign(({ fence }) => {
@@ -267,7 +267,7 @@ describe('a leader that steps down', () => {
 })
 
 describe('observing', () => {
-  test('is told of leaders who lead for a moment, also after nobody did', async () => {
+  test('hears of leaders that lead for a moment, also after there was none', async () => {
     const here = scene()
     const { locks, other, clock } = here
     const { seen } = observer(here, other.locks.election('k'))
@@ -285,7 +285,7 @@ describe('observing', () => {
     expect(seen.map((leader) => leader?.fence)).toEqual(fences)
   })
 
-  test('goes on where the leader cannot tell that it leads, and where nobody may wait to be told', async () => {
+  test('goes on where the leader cannot announce itself, and where no observer may wait', async () => {
     const here = scene()
     const { locks, other, clock, store } = here
     const busy = await other.locks.acquire('k#vacant')
@@ -327,7 +327,7 @@ describe('observing', () => {
       if (round % 2 === 0) await clock.advance(2000)
     }
     expect(seen.filter((leader) => leader !== null)).toHaveLength(200)
-    // As much after 190 leaders as after 10 of them.
+    // After 190 leaders the memory is as much as after 10 of them.
     for (const [index, most] of (sizes[0] ?? []).entries()) {
       expect(sizes.at(-1)?.[index]).toBeLessThanOrEqual(most + 1)
     }
@@ -345,7 +345,7 @@ describe('observing', () => {
     await clock.until(election.resign())
   })
 
-  test('ends at once by its signal, whatever has not been taken yet', async () => {
+  test('ends at once by its signal, whatever its reader has not taken yet', async () => {
     const { locks, other, clock } = scene()
     const end = new AbortController()
     const changes = other.locks.election('k').observe({ signal: end.signal })

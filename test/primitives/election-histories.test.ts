@@ -9,7 +9,7 @@ import { ScriptedStore } from '../engine/scripted-store.ts'
 const TTL_MS = 3000
 const FATES = ['answer', 'answer', 'answer', 'fail', 'fail late', 'lose request', 'lose reply'] as const
 
-/** One process that campaigns; how it settles when it is asked to go is up to chance. */
+/** One process that campaigns. Chance decides how it settles when it is asked to resign. */
 class Candidate {
   readonly store: ScriptedStore
   readonly locks: ReturnType<typeof startProcess>['locks']
@@ -17,7 +17,7 @@ class Candidate {
   readonly end = new AbortController()
   readonly election: ReturnType<typeof this.locks.election>
   term: Leadership | undefined
-  /** Taken from it by force: it may not have heard of that, and only its fence stops it. */
+  /** The leadership was taken by force. The process may not have heard of that, and only its fence stops it. */
   evicted: bigint | undefined
   over: Promise<unknown> = Promise.resolve()
 

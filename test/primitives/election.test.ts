@@ -25,7 +25,7 @@ describe('an election', () => {
     await clock.advance(5000)
   })
 
-  test('shows who leads, and what the leader says of itself', async () => {
+  test('shows the leader, and its announcement', async () => {
     const { locks, other, clock } = scene()
     const office = new Office()
     expect(await other.locks.election('k').leader()).toBeNull()
@@ -95,7 +95,7 @@ describe('an election', () => {
     await clock.advance(10_000)
   })
 
-  test('ends with what the work throws of itself, and gives the key back first', async () => {
+  test('ends with the error of the work itself, and releases the key first', async () => {
     const { locks, other, clock } = scene()
     const office = new Office()
     const running = campaign(locks.election('k'), office)
@@ -189,7 +189,7 @@ describe('stepping down', () => {
     await clock.advance(5000)
   })
 
-  test('by resign() is nothing where nobody leads', async () => {
+  test('by resign() is nothing when there is no leader', async () => {
     const { locks } = scene()
     await locks.election('k').resign()
   })
@@ -209,15 +209,15 @@ describe('stepping down', () => {
     await clock.advance(5000)
   })
 
-  test('by request is `false` where nobody leads', async () => {
+  test('by request is `false` when there is no leader', async () => {
     const { locks } = scene()
     expect(await locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(false)
   })
 
-  test('is heard also by a leader who has not announced itself yet', async () => {
+  test('is heard also by a leader that has not announced itself yet', async () => {
     const { locks, other, clock, store } = scene()
     const office = new Office()
-    // The leadership is granted; the request for the mark is lost, and made again later.
+    // The leadership is granted. The request for the mark is lost, and sent again later.
     store.next('acquire', 'answer', 'lose request')
     const running = campaign(locks.election('k'), office)
     await settled()
@@ -254,7 +254,7 @@ describe('stepping down', () => {
 })
 
 describe('observing', () => {
-  test('begins with who leads now, and tells every change in order', async () => {
+  test('begins with the present leader, and tells every change in order', async () => {
     const here = scene()
     const { locks, other, clock } = here
     const { seen } = observer(here, other.locks.election('k'))
@@ -274,7 +274,7 @@ describe('observing', () => {
     await Promise.all(running.map(({ over }) => over))
   })
 
-  test('keeps for a slow listener what it has not taken', async () => {
+  test('keeps changes for a slow reader that it has not taken yet', async () => {
     const { locks, other, clock } = scene()
     const changes = other.locks.election('k').observe()
     expect(await clock.until(changes.next())).toEqual({ done: false, value: null })
@@ -297,7 +297,7 @@ describe('observing', () => {
     await clock.advance(5000)
   })
 
-  test('asks nothing while a leader leads, but that it is still there', async () => {
+  test('asks nothing while a leader leads, except to keep its place', async () => {
     const here = scene()
     const { locks, other, clock, store } = here
     const office = new Office()
@@ -308,13 +308,13 @@ describe('observing', () => {
     expect(seen).toHaveLength(1)
     const before = store.sent.length
     await clock.advance(60_000)
-    // One request every two seconds keeps its place in the queue, as for everybody who waits.
+    // One request every two seconds keeps its place in the queue, as for every waiter.
     expect(store.sent.length - before).toBeLessThanOrEqual(35)
     running.end()
     await clock.advance(5000)
   })
 
-  test('tells nothing while the store is away, and then what has changed', async () => {
+  test('tells nothing while the store is away, and then the changes of the meantime', async () => {
     const here = scene()
     const { locks, other, clock, store } = here
     const { seen } = observer(here, locks.election('k'))
@@ -435,7 +435,7 @@ test('a campaign goes on when its `onError` throws, whatever it throws', async (
   await clock.advance(5000)
 })
 
-test('a campaign that the store refuses ends, or tells and goes on where it has somebody to tell', async () => {
+test('a campaign that the store refuses ends, or tells its `onError` and goes on if it has one', async () => {
   const { store, locks, clock } = scene()
   store.always('refuse', ['acquire'])
   expect(await errorOf(clock.until(locks.election('k').campaign(() => 'led')))).toMatchObject({

@@ -10,19 +10,19 @@ import { until } from '../servers/until.ts'
 const HEARD_WITHIN_MS = 6000
 
 test.concurrent.each(Object.entries(places))(
-  'on %s an eviction is heard at once, also before anybody has looked at the signal',
+  'on %s an eviction is heard at once, also before the holder has read the signal',
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-evictions-'))
     const place = await open(folder)
     const [one, other] = await Promise.all([connect(place.url), connect(place.url)])
     try {
-      // Nobody listens yet.
+      // The process does not listen yet.
       const first = await one.acquire('first')
       await other.evict('first', first.id, { reason: 'stuck' })
       const { signal } = first
       await until('the first one hears', () => signal.aborted, { withinMs: HEARD_WITHIN_MS })
       expect(signal.reason).toMatchObject({ reason: 'evicted', evictedBecause: 'stuck' })
-      // Wakes flow by now, and nobody looks at this signal at all.
+      // Wakes flow by now. The holder never reads this signal.
       const second = await one.acquire('second')
       await other.evict('second', second.id, { reason: 'stuck' })
       await until('the second one hears', () => second.state === 'lost', { withinMs: HEARD_WITHIN_MS })

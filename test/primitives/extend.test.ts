@@ -15,7 +15,7 @@ test.each(['released', 'closed'] as const)(
 )
 
 test.each(['extend', 'adopt'] as const)(
-  'a StoreError of %s names the key, as that of acquire does',
+  'a StoreError of %s names the key, as the one of acquire does',
   async (how) => {
     const { clock, locks, store, other } = scene()
     const lease = await locks.acquire('k', { ttl: '10s', renew: false })

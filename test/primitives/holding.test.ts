@@ -45,7 +45,7 @@ describe('minHold', () => {
 })
 
 describe('lockDelay', () => {
-  test('keeps everybody out for a while after a lease expired', async () => {
+  test('keeps all tickets out for a while after a lease expired', async () => {
     const { clock, locks, other } = scene()
     await locks.acquire('k', { ttl: TTL, renew: false, lockDelay: 10_000 })
     const next = other.locks.acquire('k', { wait: '2m' })

@@ -14,7 +14,10 @@ function locksOver(store: Store = memoryStore()): Locks {
   return locks
 }
 
-/** Its event loop stands still between the grant of each lease and the work under it, for longer than the ttl. */
+/**
+ * A process whose event loop stands still between the grant of each lease and the work under it, for longer than the
+ * ttl.
+ */
 function blockedBeforeWork(): Locks {
   const locks = locksOver()
   onTestFinished(locks.on('working', () => block(TTL)))

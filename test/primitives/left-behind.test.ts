@@ -5,7 +5,7 @@ import type { Lease } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { realScene } from '../engine/scene.ts'
 
-// Each turn is started by the work of the one before, which does not wait for it: a loop of timers, a stream of events.
+// The work of each turn starts the next turn, and does not wait for it: a loop of timers, a stream of events.
 test('a loop that locks again from work it left behind keeps nothing of its earlier turns', async () => {
   const { locks } = realScene()
   const leases: WeakRef<Lease>[] = []
@@ -15,8 +15,8 @@ test('a loop that locks again from work it left behind keeps nothing of its earl
         .withLock('job', (lease) => {
           if (count % 100 === 0) leases.push(new WeakRef(lease))
           if (count < TURNS) return void setImmediate(turn, count + 1)
-          // Looked at from the last turn, whose scope would be the end of the chain. What is collected is not walked
-          // through either, so the turns do not take longer and longer.
+          // The test counts from the last turn, whose scope would be the end of the chain. Scopes that were collected
+          // are not walked through either, so the turns do not take longer and longer.
           setImmediate(() => {
             collectGarbage()
             resolve(leases.filter((one) => one.deref() !== undefined).length)

@@ -30,7 +30,7 @@ describe('withLock', () => {
     expect(together).toBe('both')
   })
 
-  test('hands on what the work returns, or a promise of it', async () => {
+  test('passes on the value that the work returns, or a promise of it', async () => {
     const { locks } = realScene()
     expect(await locks.withLock('k', () => 1)).toBe(1)
     expect(await locks.withLock('k', async () => undefined)).toBeUndefined()
@@ -66,7 +66,7 @@ describe('withLock', () => {
 })
 
 describe('tryWithLock', () => {
-  test('says that it ran, or that it did not', async () => {
+  test('says whether it ran', async () => {
     const { locks } = realScene()
     const lease = await locks.acquire('k')
     let ran = false
@@ -79,14 +79,14 @@ describe('tryWithLock', () => {
     expect(await locks.tryWithLock('k', () => null)).toEqual({ ran: true, value: null })
   })
 
-  test('hands on the error of the work, and releases', async () => {
+  test('passes on the error of the work, and releases', async () => {
     const { locks } = realScene()
     const broken = new Error('the work failed')
     expect(await errorOf(locks.tryWithLock('k', () => Promise.reject(broken)))).toBe(broken)
     expect(await locks.tryWithLock('k', () => 1)).toEqual({ ran: true, value: 1 })
   })
 
-  test('does not go before those who wait', async () => {
+  test('does not go before the waiters', async () => {
     const { locks } = realScene()
     const held = await locks.acquire('k')
     const waiting = locks.acquire('k')

@@ -9,7 +9,7 @@ export class Office {
   most = 0
   #settle: (how: { value?: string; error?: unknown }) => void = () => {}
 
-  /** Whether it settles when it is asked to go. */
+  /** Whether the work settles when it is asked to resign. */
   readonly polite: boolean
 
   constructor(polite = true) {
@@ -51,7 +51,7 @@ export function campaign(election: Election, office: Office, options: CampaignOp
   return { over, end: () => end.abort(new Error('the test is over')) }
 }
 
-/** Notes what it is told, without ever being slow. */
+/** Records the terms that it observes, and is never slow. */
 export function observer(scene: Scene, election: Election) {
   const end = new AbortController()
   const seen: (Leader | null)[] = []

@@ -1,8 +1,8 @@
-// One process that begins a piece of work, says so, and never comes to its end.
+// One process that begins a piece of work, reports that, and never comes to its end.
 import { connect } from '../../src/index.ts'
 
 const [url = '', key = ''] = process.argv.slice(2)
-// Longer than a busy machine keeps it from renewing.
+// Longer than a busy machine keeps the process from a renewal.
 const locks = await connect(url, { ttl: '5s' })
 const work = () => {
   process.send?.('works')

@@ -9,9 +9,9 @@ import { connect } from '../../src/index.ts'
 import { places } from '../servers/places.ts'
 
 test.concurrent.each(Object.entries(places))(
-  'on %s each work is done once by three clients that all want it, and what fails is tried again',
+  'on %s each work is done once by three clients that all want it, and failed work is tried again',
   async (store, open) => {
-    // As long as a redlock: URL allows; elsewhere longer than any machine is slow.
+    // As long as a redlock: URL allows. On other stores it is longer than any machine is slow.
     const options = { remember: store === 'redlock' ? '30s' : '10m', ttl: '20s', wait: '50s' }
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-once-'))
     const place = await open(folder)
@@ -43,7 +43,7 @@ test.concurrent.each(Object.entries(places))(
       for (const locks of clients) {
         expect(await locks.once('welcome:3', options, () => expect.unreachable())).toEqual({ ran: false })
       }
-      // To have it done again before it is forgotten.
+      // The work is to be done again before its mark is forgotten.
       const [first] = clients
       expect(await first?.evictAll('welcome:3#done', { reason: 'send it again' })).toHaveLength(1)
       expect(await clients[1]?.once('welcome:3', options, () => 'again')).toEqual({
@@ -58,7 +58,7 @@ test.concurrent.each(Object.entries(places))(
   },
 )
 
-// What its store has to do with it, the other tests of killed processes show on each.
+// The other tests of killed processes show the part of each store.
 test.concurrent.each(['sqlite', 'redis'])(
   'on %s work whose process is killed half-way is done by the next one, when the lease has run out',
   async (store) => {
@@ -71,7 +71,7 @@ test.concurrent.each(['sqlite', 'redis'])(
       let runs = 0
       const options = { remember: '10m', wait: '50s' }
       const next = Promise.all([1, 2].map(() => locks.once('welcome:42', options, () => (runs += 1))))
-      // Awaited below, if it comes to that.
+      // The promise is awaited below if the test comes that far.
       next.catch(() => {})
       expect(await locks.tryAcquire('welcome:42')).toBeNull()
       expect(runs).toBe(0)

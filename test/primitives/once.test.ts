@@ -9,7 +9,7 @@ const HOUR: OnceOptions = { remember: '1h' }
 const DONE_BEFORE: Outcome<never> = { ran: false }
 
 describe('once', () => {
-  test('runs what succeeds once, for all processes, until it is forgotten', async () => {
+  test('runs work that succeeds once, for all processes, until it is forgotten', async () => {
     const { locks, other, clock, rooms } = scene()
     let runs = 0
     const work = () => {
@@ -27,7 +27,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('keeps those who come meanwhile waiting, and tells them that it was done', async () => {
+  test('lets callers that come meanwhile wait, and tells them that the work was done', async () => {
     const { locks, other, clock } = scene()
     let finish = (_value: string) => {}
     const working = locks.once(
@@ -48,7 +48,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('lets a failure be tried again, by those who waited for it too', async () => {
+  test('lets a failure be tried again, also by callers that waited for it', async () => {
     const { locks, other, clock } = scene()
     let fail = (_error: Error) => {}
     const failing = locks.once(
@@ -69,7 +69,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('is tried again by another one when its process dies half-way', async () => {
+  test('is tried again by another process when its process dies half-way', async () => {
     const { store, locks, other, clock } = scene()
     const dead = locks.once('k', HOUR, () => new Promise(() => {}))
     dead.catch(() => {})
@@ -82,7 +82,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('remembers what was done under a lease that was lost meanwhile, and says that it was lost', async () => {
+  test('remembers work that was done under a lease that was lost meanwhile, and says that the lease was lost', async () => {
     const { locks, other, clock } = scene()
     let finish = () => {}
     const slow = locks.once(
@@ -102,7 +102,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('does not mind that another one has remembered it first, under whom its lease was lost', async () => {
+  test('accepts that another process, to which its lease was lost, has remembered the work first', async () => {
     const { locks, other, clock } = scene()
     let finish = () => {}
     const slow = locks.once(
@@ -156,7 +156,7 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
-  test('does not take those who look at the same time for a success', async () => {
+  test('does not take callers that look at the same time for a success', async () => {
     const { locks, other } = scene()
     let runs = 0
     const failing = () => {

@@ -83,7 +83,7 @@ describe('read and write', () => {
     await reader.release()
   })
 
-  test('hand on what the work returns and throws', async () => {
+  test('passes on the value and the error of the work', async () => {
     const { locks } = realScene()
     const lock = locks.readWrite('k')
     expect(await lock.read(() => 1)).toBe(1)
@@ -114,7 +114,7 @@ describe('read and write', () => {
   })
 })
 
-// One answer grants all of them, and each one’s work blocks the event loop for the others.
+// One answer grants all of them, and the work of each blocks the event loop for the others.
 test('a reader whose lease has run out before its turn does not begin', async () => {
   const clock = new FakeClock()
   const store = memoryStore({ now: clock.storeTime })

@@ -66,7 +66,7 @@ describe('a lock inside itself', () => {
     })
   })
 
-  test('is waited for by the outer call, also when nobody awaits it', async () => {
+  test('is waited for by the outer call, also when its promise is not awaited', async () => {
     const { clock, locks, other } = scene()
     let inside = 0
     let most = 0
@@ -79,7 +79,7 @@ describe('a lock inside itself', () => {
     const left: Promise<unknown>[] = []
     const outer = locks.withLock('k', () => {
       left.push(
-        // One that begins another one, and one that fails.
+        // One inner call begins another one, and one fails.
         locks.withLock('k', { reentrant }, async () => {
           await work()
           left.push(locks.tryWithLock('k', { reentrant }, work))
@@ -132,7 +132,7 @@ describe('a lock inside itself', () => {
     })
   })
 
-  test('is forgotten after the release: work that was left behind waits like everybody', async () => {
+  test('is forgotten after the release: work that was left behind waits like any other', async () => {
     const { clock, locks, other } = scene()
     let go: () => void = () => {}
     const gate = new Promise<void>((resolve) => {
@@ -181,7 +181,7 @@ test.each(['looked at', 'closed'])(
   },
 )
 
-test('a re-entrant call inside several keys is waited for, also when nobody awaits it', async () => {
+test('a re-entrant call inside several keys is waited for, also when its promise is not awaited', async () => {
   const { locks } = realScene()
   let inside = 0
   let most = 0

@@ -3,7 +3,7 @@ import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 
 describe('a semaphore', () => {
-  test('lets as many in as it has permits, and never more', async () => {
+  test('lets as many tickets in as it has permits, and never more', async () => {
     const { locks } = realScene()
     const semaphore = locks.semaphore('k', 5)
     let inside = 0
@@ -118,7 +118,7 @@ describe('a semaphore', () => {
     },
   )
 
-  // Hold and wait: two contexts with one permit each, and a wide call between them, would wait for ever.
+  // Two contexts with one permit each, and a wide call between them, would wait for ever.
   test('gives no second permit to a context that holds one: it may never come', async () => {
     const { store, locks } = scene()
     const semaphore = locks.semaphore('k', 5)

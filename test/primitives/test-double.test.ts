@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { createLocks, type Locks, type ReadWriteLock, type Semaphore } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 
-// Held by the compiler: each of these is a plain object, with nothing private of a class.
+// The compiler checks that each of these is a plain object, without private parts of a class.
 test('a plain object may stand in for the locks of a program under test', async () => {
   const real = createLocks(memoryStore())
   const taken: string[] = []
@@ -55,7 +55,7 @@ test('a plain object may stand in for the locks of a program under test', async 
   expect(await programUnderTest(double)).toBe('paid')
   expect(taken).toEqual(['invoice:42'])
   expect([await readWrite.tryWrite(() => 1), await semaphore.tryAcquire()]).toEqual([{ ran: false }, null])
-  // And the real ones are what the double stands in for.
+  // The program runs on the real locks as well.
   expect(await programUnderTest(real)).toBe('paid')
   await double.close()
 })

@@ -20,7 +20,7 @@ describe.each([
     expect(await rooms()).toEqual([])
   })
 
-  test('take no minHold: one may be given back because another is busy, and would stay taken for nothing', async () => {
+  test('take no minHold: one key may be given back because another is busy, and would stay taken for nothing', async () => {
     const { locks, store } = scene(options)
     const inSpite = createLocks(store, { minHold: '1h' })
     const calls = [
@@ -91,7 +91,7 @@ describe.each([
     expect(error).toMatchObject({ code: 'acquire-timeout', waitedMs: 1000 })
   })
 
-  test('keep what is taken alive while the rest is awaited', async () => {
+  test('keep the taken keys alive while the rest is awaited', async () => {
     const { clock, locks, other } = scene(options)
     const held = await other.locks.acquire('b')
     const waiting = locks.acquireAll(['a', 'b'], { ttl: 1000, wait: '1h' })
@@ -157,7 +157,7 @@ describe.each([
 })
 
 describe('overlapping sets never deadlock', () => {
-  test('and no two that share a key are ever in at once', async () => {
+  test('and no two sets that share a key are ever in at once', async () => {
     const { locks } = realScene()
     const keys = ['a', 'b', 'c', 'd', 'e', 'f']
     const inside = new Set<string>()
@@ -236,7 +236,7 @@ describe('several keys at once', () => {
     expect(store.count('acquireAll')).toBe(0)
   })
 
-  test('of which one is taken are waited for in their order, and nothing is told of the attempt', async () => {
+  test('of which one is taken are waited for in their order, and no event tells of the attempt', async () => {
     const { clock, locks, other, store } = scene(options)
     const held = await other.locks.acquire('b')
     const told: string[] = []
@@ -290,7 +290,7 @@ describe('several keys at once', () => {
     },
   )
 
-  test('are not asked for by a caller who has gone, nor by locks that are closed', async () => {
+  test('are not asked for by a caller that has gone, nor by locks that are closed', async () => {
     const { clock, locks, store } = scene(options)
     const reason = new Error('the user left')
     expect(await errorOf(locks.acquireAll(['a', 'b'], { signal: AbortSignal.abort(reason) }))).toBe(reason)

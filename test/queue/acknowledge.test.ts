@@ -40,7 +40,7 @@ test('a task keeps its place until it acknowledges', async () => {
   expect(await next).toBe(true)
 })
 
-test('the first acknowledgement counts; a second one frees no place of somebody else', async () => {
+test('the first acknowledgement counts; a second one frees no place of another task', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
   let again: (value: string) => void = () => {}
@@ -79,7 +79,7 @@ test.each([
   },
 )
 
-test('what a function throws before it acknowledges is what the caller gets', async () => {
+test('an error that a function throws before it acknowledges is the caller’s', async () => {
   const queue = createTaskQueue(oneAtATime)
   const error = new Error('own')
   await expect(
@@ -89,7 +89,7 @@ test('what a function throws before it acknowledges is what the caller gets', as
   ).rejects.toBe(error)
 })
 
-test('what a function throws after it acknowledged goes to onLateError and changes nothing else', async () => {
+test('an error that a function throws after it acknowledged goes to onLateError and changes nothing else', async () => {
   const late: unknown[] = []
   const queue = createTaskQueue({
     ...oneAtATime,
@@ -178,7 +178,7 @@ test.each(HOSTILE_VALUES)(
 )
 
 test.each(HOSTILE_VALUES)(
-  'what a task throws after its signal aborted goes to onLateError, also %s',
+  'an error that a task throws after its signal aborted goes to onLateError, also %s',
   async (_, make) => {
     const late: unknown[] = []
     const queue = createTaskQueue({ ...oneAtATime, onLateError: (error) => late.push(error) })

@@ -1,4 +1,4 @@
-/** A promise that the test opens itself: a task that waits for it runs exactly as long as the test wants. */
+/** A promise that the test opens itself. A task that waits for it runs exactly as long as the test wants. */
 export interface Gate<T = void> {
   readonly opened: Promise<T>
   readonly open: (value: T) => void
@@ -12,12 +12,12 @@ export function gate<T = void>(): Gate<T> {
   return { opened, open }
 }
 
-/** Everything that could happen without input or timers has happened. */
+/** Resolves after everything that can happen without input or timers. */
 export function settled(): Promise<void> {
   return new Promise((resolve) => setImmediate(resolve))
 }
 
-/** The code of the error a promise rejects with, or what it resolved with. */
+/** The code of the error with which a promise rejects, or the value with which it resolves. */
 export async function outcomeOf(promise: Promise<unknown>): Promise<unknown> {
   try {
     return { value: await promise }

@@ -8,7 +8,7 @@ interface Behaviour {
   readonly ends: 'return' | 'throw' | 'throw when aborted' | 'ack' | 'ack, then throw' | 'no ack'
   readonly turns: number
   readonly group: string | undefined
-  /** Which of the shared signals it is given. */
+  /** The index of the shared signal that the task gets. */
   readonly signal: number | undefined
   readonly wait: 0 | undefined
 }
@@ -55,11 +55,11 @@ interface Observed {
   outcome: 'pending' | 'resolved' | string
 }
 
-/** The judge: keeps its own account of every task and knows nothing of how the queue works. */
+/** The judge keeps its own account of every task, and knows nothing of how the queue works. */
 class Judge {
   readonly tasks: Observed[] = []
   readonly late: unknown[] = []
-  /** What went wrong inside of a task, where a throw would be taken for the task's own. */
+  /** The mistakes found inside of a task, where a throw would be taken for the task's own. */
   readonly violations: unknown[] = []
   readonly #maxActiveTasks: number
 
@@ -97,7 +97,7 @@ class Judge {
     task.state = 'active'
   }
 
-  /** Called when nothing can happen without a turn of the event loop: whoever can run does run. */
+  /** Called when nothing can happen without a turn of the event loop. Every task that can run runs by then. */
   checkNobodyWaitsInVain(queue: TaskQueue, aborted: ReadonlySet<number>): void {
     const active = this.tasks.filter((task) => task.state === 'active')
     const waiting = this.tasks.filter((task) => task.state === 'waiting')
@@ -218,7 +218,7 @@ test('whatever tasks do: order, exclusion and bounds hold, every promise settles
         }
         await queue.onIdle()
         await Promise.all(ends)
-        // The longest task takes three turns; after that, what it throws late has been thrown.
+        // The longest task takes three turns. After that, every late error has been thrown.
         for (let turn = 0; turn < 5; turn++) await settled()
 
         expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
@@ -245,7 +245,7 @@ test('whatever tasks do: order, exclusion and bounds hold, every promise settles
     ),
     { numRuns: 1000 },
   )
-  // The histories were worth something: everything that can become of a task did.
+  // The histories show something: everything that can become of a task did.
   const possible = Object.entries(POSSIBLE).flatMap(([ends, outcomes]) =>
     outcomes.map((outcome) => `${ends}: ${outcome}`),
   )

@@ -12,7 +12,7 @@ test('a stopped queue takes no new tasks', async () => {
   expect(await outcomeOf(queue.enqueue(({ ack }) => ack()))).toBe('closed')
 })
 
-test('stop rejects what waits at once, and waits for what is active', async () => {
+test('stop rejects waiting tasks at once, and waits for active ones', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
   const active = queue.run({ group: 'a' }, () => opened.then(() => 'finished'))
@@ -129,7 +129,7 @@ test('drain takes no new tasks and carries out all that were added', async () =>
   expect(await Promise.all(tasks)).toEqual([1, 2, 3])
 })
 
-test('stop during drain rejects what still waits, and both resolve', async () => {
+test('stop during drain rejects the tasks that still wait, and both resolve', async () => {
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
   const active = queue.run(() => opened)
@@ -141,7 +141,7 @@ test('stop during drain rejects what still waits, and both resolve', async () =>
   await Promise.all([active, drained, stopping])
 })
 
-test('stop settles everybody who waits for the queue', async () => {
+test('stop settles all callers that wait for the queue', async () => {
   const queue = createTaskQueue({ maxActiveTasks: 1, maxQueueSize: 1 })
   const tasks = [queue.run(() => new Promise(() => {})), queue.run(() => 1)].map(outcomeOf)
   const waiting = [queue.onRoom(), queue.onIdle()]
@@ -185,7 +185,7 @@ test('no timer of the queue keeps the process alive', async () => {
   const before = keepingAlive()
   const queue = createTaskQueue({ ...oneAtATime, maxRun: '1h' })
   const tasks = [queue.run(() => new Promise(() => {})), queue.run({ wait: '1h' }, () => 1)].map(outcomeOf)
-  // Microtasks only, so that no other timer of this process can come or go in between.
+  // The test waits by microtasks only, so no other timer of this process can start or end in between.
   for (let turn = 0; turn < 5; turn++) await null
   void queue.stop({ grace: '1h' })
   for (let turn = 0; turn < 5; turn++) await null

@@ -45,7 +45,7 @@ test('tasks of one group run one at a time, in the order in which they were adde
       log.push(`end ${index}`)
     }),
   )
-  // Opened in the wrong order: a later task must not get ahead by being quick.
+  // The gates are opened in the wrong order: a later task must not get ahead by being quick.
   for (const { open } of gates.toReversed()) open()
   await Promise.all(tasks)
   expect(log).toEqual(['start 0', 'end 0', 'start 1', 'end 1', 'start 2', 'end 2'])
