@@ -8,7 +8,7 @@ import { readProjectFile } from './tidy/project.ts'
 
 const { isHoldfastError, HoldfastError } = holdfast
 
-/** One of every code; the compiler misses a code that is not here. */
+/** One error of every code. The compiler reports a code that is missing here. */
 const all: { readonly [Code in HoldfastErrorCode]: (cause?: unknown) => HoldfastErrorClasses[Code] } = {
   'acquire-timeout': (cause) =>
     new holdfast.AcquireTimeoutError('m', { key: 'k', waitedMs: 5, ahead: 1, cause }),
@@ -212,7 +212,7 @@ test('a message is one line that steers no terminal, whatever keys and reasons a
     evictedBecause: hostile,
   })
   expect(message).toBe('The lease on "k" is over: x\\x1b[2J\\u{202e}\\u{2028}\\x0d\\x0a.')
-  // For programs it is what was said.
+  // A program gets the reason as it was given.
   expect(evictedBecause).toBe(hostile)
 })
 

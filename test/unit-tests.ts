@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 
 const root = fileURLToPath(new URL('../', import.meta.url))
 
-/** These compute for minutes, so they are left to `npm test`. */
+/** These files compute for minutes, so only `npm test` runs them. */
 const LONG = [
   'test/simulation/',
   'test/law/mutation.',

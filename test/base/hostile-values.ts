@@ -1,4 +1,6 @@
-/** What a program may throw although nobody expects it: values that have no text, or throw when they are asked for one. */
+/**
+ * Values that a program may throw although nobody expects them: they have no text, or throw when they are asked for it.
+ */
 export const HOSTILE_VALUES: readonly (readonly [name: string, make: () => unknown])[] = [
   ['an object without a prototype', () => Object.create(null)],
   ['the groups of a regular expression', () => /(?<year>\d+)/.exec('2026')?.groups],

@@ -5,8 +5,8 @@ export function cpuMs(): number {
 }
 
 /**
- * Measures until a result is below the limit, at most five times, and returns the smallest one. On a busy machine a single
- * measurement says little, but what waits for a time-out waits for it each time.
+ * Measures until a result is below the limit, at most five times, and returns the smallest one. On a busy machine a
+ * single measurement says little. But a call that waits for a time-out is slow each time.
  */
 export async function shortestMs(limitMs: number, measure: () => Promise<number>): Promise<number> {
   let shortest = Number.POSITIVE_INFINITY

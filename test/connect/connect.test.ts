@@ -148,7 +148,7 @@ describe('connect to redis:', () => {
     await until('the connections are closed', async () => (await connections()) === before)
   })
 
-  test('says that nobody is there', async () => {
+  test('says that no server answers', async () => {
     const url = `redis://:secret@127.0.0.1:${await freePort()}`
     const refusal = await connect(url).then(
       (locks) => locks.tryAcquire('k').finally(() => locks.close()),
@@ -187,7 +187,7 @@ describe('connect to postgres:', () => {
     `postgresql://app:${encodeURIComponent(password)}@127.0.0.1:${server.port}/holdfast`
   const sessions = () => server.sql(`select 1 from pg_stat_activity where usename = 'app'`)
 
-  test('gives locks that others see, and closes what it opened', async () => {
+  test('gives locks that other processes see, and closes its connections', async () => {
     const [one, other] = [await connect(urlOf('pass/word')), await connect(urlOf('pass/word'))]
     const lease = await one.acquire('k')
     expect(await other.tryAcquire('k')).toBeNull()

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Socket } from 'node:net'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 
-/** Takes connections and says nothing, as a server that hangs does. */
+/** A server that accepts connections and says nothing, as a server that hangs does. */
 const connected = new Set<Socket>()
 const mute = createServer((socket) => {
   connected.add(socket.on('error', () => {}))
@@ -17,7 +17,7 @@ afterAll(() => {
   mute.close()
 })
 
-// As a script does, which has nothing else to do: where nothing keeps the process alive, it ends with exit code 13.
+// A script has nothing else to do. If nothing keeps its process alive, it ends with exit code 13.
 test.concurrent.each<[string, string, (host: string) => string]>([
   ['openRedis', 'redis', (host) => `redis://${host}`],
   ['openRedisSentinel', 'redis', (host) => `redis+sentinel://${host}/main`],

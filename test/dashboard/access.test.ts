@@ -34,7 +34,7 @@ function cookieOf(setCookie: readonly string[] | undefined): string {
 describe('with a token', () => {
   beforeEach(() => start({ token: TOKEN, allowEvict: true }))
 
-  test('nothing of the store is shown without it', async () => {
+  test('the page shows nothing of the store without the token', async () => {
     await locks.acquire('secret-key')
     for (const path of ['/api/view', '/api/live', '/api/view?key=secret-key']) {
       const { status, text, headers } = await ask(server, { path })
@@ -183,7 +183,7 @@ describe('without a token', () => {
     }
   })
 
-  test('names that were made to lead here are refused (DNS rebinding)', async () => {
+  test('names that somebody has made to lead here are refused (DNS rebinding)', async () => {
     for (const host of [
       'evil.example',
       `evil.example:${server.port}`,
@@ -195,7 +195,7 @@ describe('without a token', () => {
     }
   })
 
-  test('what a proxy passes on is refused', async () => {
+  test('a request that a proxy has passed on is refused', async () => {
     for (const name of [
       'forwarded',
       'x-forwarded-for',
@@ -219,7 +219,7 @@ describe('without a token', () => {
     expect(answer).toMatch(/^HTTP\/1\.1 403 /)
   })
 
-  test('nothing can be evicted, as that was not switched on', async () => {
+  test('no ticket can be evicted, as that was not switched on', async () => {
     const lease = await locks.acquire('k')
     const { status } = await ask(server, {
       path: '/api/evict',
@@ -234,7 +234,7 @@ describe('without a token', () => {
   })
 })
 
-test('an application decides by itself, and what it throws shows nothing', async () => {
+test('an application decides by itself, and its error shows nothing', async () => {
   await start({
     authorize: async ({ headers }) => {
       if (headers['x-user'] === 'broken') throw new Error('the session store is at redis://:secret@host')

@@ -25,7 +25,7 @@ const stores: { name: string; open: () => Promise<TestStore> }[] = [
   { name: 'redis', open: startRedis },
 ]
 
-/** A dashboard of its own, opened in the browser; disposed of, it says what went wrong in the page. */
+/** A dashboard of its own, opened in the browser. When it is disposed of, it reports the page's errors. */
 async function open(
   locks: Locks,
   { options, ...context }: OpenOptions = {},
@@ -108,7 +108,7 @@ describe('the page', () => {
   })
   afterEach(() => locks.close())
 
-  test('has no way to evict where that is not switched on', async () => {
+  test('has no way to evict if that is not switched on', async () => {
     await locks.acquire('k')
     await using opened = await open(locks)
     await opened.page.getByRole('link', { name: 'k', exact: true }).click()
@@ -164,7 +164,7 @@ describe('the page', () => {
     expect(leases.map(({ state }) => state)).toEqual(['held', 'held'])
   })
 
-  test('keeps the focus where it is when it is told something new', async () => {
+  test('keeps the focus where it is when the page changes', async () => {
     await locks.acquire('b')
     await using opened = await open(locks)
     const { page } = opened
@@ -210,7 +210,7 @@ describe('the page', () => {
     await strangers.close()
   })
 
-  test('leaves what is typed of the token when one looks elsewhere for it', async () => {
+  test('keeps a half-typed token when the user looks elsewhere for the rest', async () => {
     await using opened = await open(locks, { options: { token: 'correct-horse-battery' } })
     const { page } = opened
     await page.getByLabel('Token').fill('correct-')
@@ -303,7 +303,7 @@ describe('the page', () => {
     await page.locator('#search').fill('session:7777')
     await page.getByText('1 key', { exact: true }).waitFor()
     expect(await page.locator('td.key').allTextContents()).toEqual(['session:7777'])
-    // The page answers while it is told of changes.
+    // The page stays responsive while it gets changes.
     const longestFrame = () =>
       page.evaluate<number>(`new Promise((resolve) => {
       let last = performance.now(), longest = 0, frames = 0
@@ -364,7 +364,7 @@ describe('the page', () => {
     await page.getByRole('link', { name: 'Keys', exact: true }).click()
     await page.getByRole('row', { name: 'mailer' }).waitFor()
     expect(await isTooWide(page)).toBe(false)
-    // Shown as cards, it is still a table to those who hear it.
+    // The rows look like cards, but a screen reader still hears a table.
     expect(await page.getByRole('columnheader').count()).toBe(8)
     leave()
     giveUp.abort()
@@ -390,7 +390,7 @@ describe('the page', () => {
     expect(other.wrongs).toEqual([])
   })
 
-  test('shows for which keys is waited most, and how it went', async () => {
+  test('shows the keys with the most waiters, and their history', async () => {
     const giveUp = new AbortController()
     const hold = async (key: string, waiters: number) => {
       await locks.acquire(key)
@@ -418,7 +418,7 @@ describe('the page', () => {
       await until('its queue is drawn', async () => (await line.getAttribute('d'))?.startsWith('M') === true)
       expect(await isTooWide(page)).toBe(false)
       const widthOf = async (part: string) => (await page.locator(part).boundingBox())?.width ?? Number.NaN
-      // The page may draw it anew in this very moment, and it then has no width.
+      // The page may draw the row anew in this very moment. Then the row has no width.
       await until(
         'it is as wide as the totals at most',
         async () => (await widthOf('.contention')) <= (await widthOf('.totals')),
@@ -430,14 +430,14 @@ describe('the page', () => {
     await Promise.allSettled(waiting)
   })
 
-  test('says that it shows no jobs where somebody has kept a link to them', async () => {
+  test('says that it shows no jobs if an old link leads to them', async () => {
     await using opened = await open(locks)
     await opened.page.goto(`${opened.url}#/jobs`)
     await opened.page.getByText('This dashboard shows no jobs.').waitFor()
     expect(await opened.page.getByRole('link', { name: 'Jobs' }).count()).toBe(0)
   })
 
-  test('does not ask while nobody sees it, and goes on when somebody does', async () => {
+  test('does not ask while no person sees it, and goes on when one does', async () => {
     await using opened = await open(locks)
     const { page, server } = opened
     await page.getByText('No key is held.').waitFor()

@@ -11,7 +11,10 @@ export function startBrowser(): Promise<Browser> {
   })
 }
 
-/** A page of its own, and whatever goes wrong in it: errors, what its policy has blocked, requests to other hosts. */
+/**
+ * A page of its own, and everything that goes wrong in it: errors, requests that its policy has blocked, requests to
+ * other hosts.
+ */
 export interface Visit extends AsyncDisposable {
   readonly page: Page
   readonly wrongs: readonly string[]
@@ -32,7 +35,7 @@ export async function visit(
     void dialog.dismiss()
   })
   page.on('console', (message) => {
-    // Chromium says of every answer that is an error that it could not load it.
+    // Chromium reports every answer with an error status as a failed load.
     if (message.type() === 'error' && !message.text().startsWith('Failed to load resource'))
       wrongs.push(message.text())
   })
@@ -44,8 +47,8 @@ export async function visit(
 }
 
 /**
- * Opens the page. False if a network interface of this machine came or went meanwhile, as for other tests: Chromium then drops
- * the requests under way, and a page without one of its scripts shows nothing.
+ * Opens the page. Returns false if a network interface of this machine came or went meanwhile, as other tests cause it.
+ * Chromium then drops its open requests, and a page without one of its scripts shows nothing.
  */
 async function isLoaded(page: Page, url: string): Promise<boolean> {
   let isWhole = true
@@ -66,7 +69,7 @@ async function isLoaded(page: Page, url: string): Promise<boolean> {
 
 const NETWORK_CHANGED = 'net::ERR_NETWORK_CHANGED'
 
-/** Whether one has to scroll sideways to see all of it. */
+/** Whether a user has to scroll sideways to see the whole page. */
 export function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate('document.documentElement.scrollWidth > innerWidth')
 }

@@ -11,9 +11,9 @@ import type { AddressInfo } from 'node:net'
 /** An HTTP server around a handler, on a free loopback port. */
 export interface TestServer extends AsyncDisposable {
   readonly port: number
-  /** With a slash at its end. */
+  /** The address, with a slash at its end. */
   readonly url: string
-  /** How many answers are not over. */
+  /** How many answers are still open. */
   inFlight(): number
 }
 
@@ -50,7 +50,7 @@ export interface Answered {
   readonly text: string
 }
 
-/** As any program may ask, with whatever headers: `fetch` has its own ideas about Host and Origin. */
+/** Asks as any program may, with any headers. `fetch` does not allow every Host and Origin. */
 export async function ask({ port }: { readonly port: number }, asked: Asked = {}): Promise<Answered> {
   const sent = send(port, asked)
   const [response] = await once(sent, 'response')
@@ -65,7 +65,7 @@ export function send(port: number, { path = '/', method = 'GET', headers = {}, b
   return sent
 }
 
-/** The messages of a stream, as a browser would be given them. */
+/** The messages of a stream, as a browser gets them. */
 export interface Stream {
   readonly status: number
   readonly headers: IncomingHttpHeaders

@@ -149,7 +149,7 @@ describe('mounted', () => {
           app.route({
             method: ['GET', 'POST'],
             url,
-            // Before a body is read.
+            // The handler comes before Fastify reads a body.
             onRequest: (request, reply) => {
               reply.hijack()
               mounted(request.raw, reply.raw)
@@ -285,7 +285,7 @@ describe('a view', () => {
     await long.close()
   })
 
-  test('of rows of megabytes that a stranger has written is short, and nothing of them is kept', async () => {
+  test('of rows of megabytes that a stranger has written is short, and keeps nothing of them', async () => {
     const acquire = store.acquire.bind(store)
     const text = 'x'.repeat(2 ** 21)
     let row = 0
@@ -308,7 +308,7 @@ describe('a view', () => {
       expect(JSON.stringify(holders[0]?.owner).length).toBeLessThan(20_000)
   })
 
-  test('of contention has the keys that are waited for, with who holds them', async () => {
+  test('of contention has the keys that tickets wait for, with their holders', async () => {
     const giveUp = new AbortController()
     await locks.acquire('calm')
     await locks.acquire('busy')
@@ -361,7 +361,7 @@ describe('evicting', () => {
     ])
   })
 
-  test('of what is none is refused in one sentence', async () => {
+  test('with a key or a reason that is none is refused in one sentence', async () => {
     await locks.acquire('k')
     for (const body of [
       '',
@@ -371,7 +371,7 @@ describe('evicting', () => {
       { key: 1, reason: 'x' },
       { key: 'k' },
       { key: 'k', reason: '' },
-      // A database would refuse it later, and the dashboard would say that the store is away.
+      // A database would refuse these texts later, and the dashboard would report that the store is away.
       { key: 'k', reason: 'a\0b' },
       { key: 'k', reason: 'a\ud800' },
       { key: 'a\0b', reason: 'x' },
@@ -386,7 +386,7 @@ describe('evicting', () => {
     expect((await view('key=k'))['holding']).toBe(1)
   })
 
-  test('of more than anybody writes is refused in a sentence, and the connection is as good as before', async () => {
+  test('of more than a person writes is refused in a sentence, and the connection is as good as before', async () => {
     const agent = new Agent({ keepAlive: true, maxSockets: 1 })
     const send = (body: string) =>
       request({
@@ -423,7 +423,7 @@ describe('evicting', () => {
     await shown[Symbol.asyncDispose]()
   })
 
-  test('while the store is away is told to be unknown', async () => {
+  test('while the store is away is reported as unknown', async () => {
     store.evict = () => {
       throw new Error('connect ECONNREFUSED')
     }
@@ -434,8 +434,8 @@ describe('evicting', () => {
   })
 })
 
-describe('those who look', () => {
-  test('are told of every look, and the store is not asked before somebody looks', async () => {
+describe('the open pages', () => {
+  test('are told of every look, and the store is not asked before the first page opens', async () => {
     expect(looks).toBe(0)
     const stream = await listen(server.port, '/api/live')
     expect(stream.headers['content-type']).toBe('text/event-stream; charset=utf-8')
@@ -468,7 +468,7 @@ describe('those who look', () => {
   })
 
   test('get nothing piled up when they do not read', async () => {
-    // Each message is larger than what the sockets take.
+    // Each message is larger than the buffers of the sockets.
     const owner = JSON.stringify({ host: 'h', pid: 1, label: '\u{1f512}'.repeat(2000) })
     const acquire = store.acquire.bind(store)
     store.acquire = (ticket, atMs) => acquire({ ...ticket, owner }, atMs)
@@ -481,7 +481,7 @@ describe('those who look', () => {
     const sent = send(watched.port, { path: '/api/live?key=k' })
     sent.once('response', (response) => response.pause())
     sent.on('error', () => {})
-    // Which has it look at once.
+    // An eviction makes the dashboard look at once.
     const look = () => evict({ key: 'nobody', reason: 'x' })
     await until('it does not take more', async () => {
       await look()
@@ -557,7 +557,7 @@ describe('those who look', () => {
     await once(first.resume(), 'end')
     await handler.close()
     const ended = once(ending, 'close')
-    // As browsers do when they still have a connection.
+    // Browsers come back like this while they still have a connection.
     const back = get('/api/live')
     const [answer] = await once(back, 'response')
     expect([answer.statusCode, answer.headers.connection]).toEqual([503, 'close'])

@@ -13,7 +13,7 @@ let session: ClientHttp2Session
 beforeEach(async () => {
   locks = createLocks(memoryStore(), { label: 'test' })
   dashboard = createDashboard(locks, { allowEvict: true })
-  // Its requests and responses are made to look like those of HTTP/1.1, and not by type.
+  // Node.js makes the requests and responses of HTTP/2 look like those of HTTP/1.1, but not in their types.
   server = createServer(dashboard as unknown as Parameters<typeof createServer>[1]).listen(0, '127.0.0.1')
   await once(server, 'listening')
   session = connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`)
@@ -57,7 +57,7 @@ test('HTTP/2 is as good: it looks, listens and evicts, and knows foreign pages',
   expect(await ask(evict, body)).toEqual([200, JSON.stringify({ evicted: [lease.id] })])
 })
 
-test('over HTTP/2, too, who looks is let go when the dashboard is closed', async () => {
+test('over HTTP/2, too, streams end when the dashboard is closed', async () => {
   const live = session.request({ ':path': '/api/live' })
   await once(live, 'response')
   live.resume()

@@ -27,7 +27,7 @@ afterEach(async () => {
   vi.useRealTimers()
 })
 
-test('the store is looked at while somebody looks and for a minute afterwards, and then no more', async () => {
+test('the store is read while a page is open and for a minute afterwards, and then no more', async () => {
   await live.looked()
   expect(looks).toBe(1)
   await vi.advanceTimersByTimeAsync(59_000)
@@ -40,7 +40,7 @@ test('the store is looked at while somebody looks and for a minute afterwards, a
   expect(looks).toBe(before + 1)
 })
 
-test('while somebody looks it does not end, and the minute begins when the last one leaves', async () => {
+test('while a page is open the watch does not end, and the minute begins when the last page closes', async () => {
   await using server = await serve((_, response) =>
     live.join(response, { name: 'looks', view: () => ({ looks }) }),
   )
@@ -56,7 +56,7 @@ test('while somebody looks it does not end, and the minute begins when the last 
   expect(looks).toBe(before)
 })
 
-test('who has not taken a message for half a minute is let go', async () => {
+test('a client that has not taken a message for half a minute is dropped', async () => {
   await using server = await serve((_, response) =>
     live.join(response, { name: 'text', view: () => ({ text: 'x'.repeat(8_000_000) }) }),
   )
@@ -70,10 +70,10 @@ test('who has not taken a message for half a minute is let go', async () => {
   await vi.waitUntil(() => server.inFlight() === 0, { timeout: 60_000 })
 })
 
-test('who has left before it could be told anything is not looked for', async () => {
+test('a client that has left before its first message keeps no watch running', async () => {
   let joined = false
   await using server = await serve((_, response) => {
-    // As when the application takes its time to say who may look.
+    // The client joins late if the application takes its time to authorize it.
     response.once('close', () => {
       live.join(response, { name: 'looks', view: () => ({ looks }) })
       joined = true
@@ -88,7 +88,7 @@ test('who has left before it could be told anything is not looked for', async ()
   expect(looks).toBe(0)
 })
 
-test('what many ask for is put together once a look', async () => {
+test('views that several clients want are made once for each look', async () => {
   const asked: string[] = []
   await using server = await serve(({ url = '' }, response) => {
     const view = () => {

@@ -21,7 +21,7 @@ test.each([
   ['redis', startRedis],
   ['postgres', startPostgres],
 ])(
-  'under load on %s the page tells each second who holds and who waits, and its numbers and lines are those of the load',
+  'under load on %s the page shows holders and waiters each second, and its numbers and lines are those of the load',
   async (_, open) => {
     await using store = await open()
     const [shown, other] = await Promise.all(['web-1', 'web-2'].map((label) => connect(store.url, { label })))
@@ -30,7 +30,7 @@ test.each([
     await using server = await serve(dashboard)
     const end = new AbortController()
     let turns = 0
-    // Six want each of four keys, so that five wait for each of them.
+    // Six callers want each of four keys, so five of them wait for each key.
     const load = Array.from({ length: 24 }, async (_, at) => {
       const locks = at < 12 ? shown : other
       while (!end.signal.aborted) {
@@ -61,7 +61,7 @@ test.each([
     await until('hand-overs are counted', async () => (await statistic(page, 'hand-overs / min')) > 10)
     expect(await statistic(page, 'waiting')).toBeGreaterThan(4)
     expect(await statistic(page, 'keys')).toBe(4)
-    // Contention over time, of all keys and of this one.
+    // The charts show contention over time, of all keys and of this key.
     for (const chart of ['.statistic', 'td.trend'])
       expect(await page.locator(`${chart} path.line[d*=L]`).count(), chart).toBeGreaterThanOrEqual(2)
 
@@ -72,7 +72,7 @@ test.each([
     await until('how long they wait is told', async () =>
       /web-[12].*(<1|\d)s/.test((await queue.textContent()) ?? ''),
     )
-    // Who looks does not stand in the way.
+    // The dashboard only reads, so it does not hold up the load.
     const before = turns
     await until('the load goes on', () => turns > before + 100)
 

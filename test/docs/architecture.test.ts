@@ -40,7 +40,7 @@ test('the table of the folders has a row for each', () => {
   expect(named.sort()).toEqual([...folders].sort())
 })
 
-/** By folder, the box that names it: `id["folder · folder"]`. */
+/** The box that names each folder: `id["folder · folder"]`. */
 function boxes(markdown: string): Map<string, string> {
   const found = markdown.matchAll(/^ {2}(\w+)\["(.+)"\]$/gm)
   return new Map(

@@ -35,8 +35,8 @@ test('there are examples', () => {
   expect(examples).not.toEqual([])
 })
 
-// As a reader runs them: against the built package, with a Redis at REDIS_URL, a PostgreSQL at
-// POSTGRES_URL, an etcd at ETCD_URL, three Redis masters at REDLOCK_URL and an empty working folder.
+// Each example runs as a reader runs it: against the built package, in an empty working folder. REDIS_URL is a Redis,
+// POSTGRES_URL a PostgreSQL, ETCD_URL an etcd, and REDLOCK_URL has three Redis masters.
 test.each(examples)('%s runs to its end', async (path) => {
   await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
     cwd: folder,
@@ -48,7 +48,7 @@ test.each(examples)('%s runs to its end', async (path) => {
       POSTGRES_URL: postgres.url,
       ETCD_URL: etcd.url,
       REDLOCK_URL: `redlock:${masters.urls}`,
-      // Without the repository's path mapping, so that `holdfast` is what package.json exports.
+      // Turns the repository's path mapping off, so that `holdfast` is what package.json exports.
       TSX_TSCONFIG_PATH: join(root, 'test/docs/examples.tsconfig.json'),
     },
   })

@@ -40,7 +40,7 @@ test('the Redis for those who have Docker is where the page looks for it, and on
   expect(page).toContain('STORE=redis://localhost:6379 node server.mjs 3001')
 })
 
-// As a reader runs them: against the built package, in an empty folder.
+// The program runs as a reader runs it: against the built package, in an empty folder.
 describe.concurrent.each(['embedded', 'redis'])('two servers over the %s store', (kind) => {
   test('the other one takes over when the holder is ended by Ctrl-C, and when it is killed', async () => {
     const env = kind === 'redis' ? { STORE: redis.url } : { STORE: 'sqlite:./locks.db' }
@@ -101,7 +101,7 @@ describe.concurrent('a server', () => {
     }
   })
 
-  test('whose port is taken ends, and keeps the key from nobody', async () => {
+  test('whose port is taken ends, and keeps the key from no other', async () => {
     const store = await startRedis()
     const taken = createServer().listen(0, '127.0.0.1')
     try {
@@ -125,7 +125,7 @@ interface Server {
   readonly name: string
   said(): string
   complaints(): string
-  /** What it answers about itself, and about who holds. */
+  /** Resolves when the server reports this state of itself, and this holder. */
   untilSays(state: string, holder: Pick<Server, 'name'>): Promise<void>
 }
 

@@ -8,7 +8,7 @@ import { aborted, call, gate, twoProcesses, untilRooms } from '../http/scene.ts'
 
 async function serve(routes: (app: Express) => void): Promise<{ url: string; server: Server }> {
   const app = express()
-  // Its error handler logs what it answers.
+  // In this environment Express's error handler does not log its answers.
   app.set('env', 'test')
   routes(app)
   const server = app.listen(0, '127.0.0.1')
@@ -66,7 +66,7 @@ test('a client of Express that hangs up gives up its place, or tells the work', 
   await untilRooms(other)
 })
 
-test('Express closes in the middle of requests, also when it is told twice: those who wait are answered, those who work finish', async () => {
+test('Express closes in the middle of requests, also when it is told twice: waiting ones are answered, running ones finish', async () => {
   const { locks, other } = twoProcesses()
   const requests = createRequestLocks(locks)
   const begun = gate()
@@ -86,7 +86,7 @@ test('Express closes in the middle of requests, also when it is told twice: thos
   await begun.opened
   const waiting = call(url).answer
   await untilRooms(other, 'pay: 1 + 1')
-  // What docs/frameworks.md does at SIGTERM, which comes twice.
+  // SIGTERM as docs/frameworks.md handles it. The signal comes twice.
   for (const signal of ['first', 'second']) {
     const requestsEnded = requests.close()
     server.close(async () => {

@@ -17,7 +17,7 @@ async function serve(
   const app = fastify()
   onTestFinished(() => app.close())
   await app.register(holdfast, options)
-  // In a scope of its own, as plugins with routes are: the decorators are there, too.
+  // The routes are in a scope of their own, as those of plugins are. The decorators are there, too.
   await app.register(async (scope) => routes(scope))
   return { app, url: await app.listen({ port: 0, host: '127.0.0.1' }) }
 }
@@ -53,7 +53,7 @@ describe('the Fastify plugin', () => {
     expect(await locks.withLock('pay', () => 'open')).toBe('open')
   })
 
-  test('answers 409 to who waited in vain, in the words of the error', async () => {
+  test('answers 409 to a request that waited in vain, in the words of the error', async () => {
     const { locks, other } = twoProcesses()
     const held = await other.acquire('pay')
     const { url } = await serve({ locks }, (app) => {
@@ -69,7 +69,7 @@ describe('the Fastify plugin', () => {
     await held.release()
   })
 
-  test('answers 503 when the store is not to be had, and says to come back', async () => {
+  test('answers 503 when the store is away, and says to come back', async () => {
     const store = new ScriptedStore(memoryStore())
     const locks = createLocks(store)
     onTestFinished(() => locks.close())
@@ -83,7 +83,7 @@ describe('the Fastify plugin', () => {
     store.always('answer')
   })
 
-  test('answers what the application has chosen instead', async () => {
+  test('answers with what the application has chosen instead', async () => {
     const { locks, other } = twoProcesses()
     const held = await other.acquire('pay')
     const { url } = await serve({ locks, statusCodes: { 'acquire-timeout': 423 } }, (app) => {
@@ -162,7 +162,7 @@ describe('the Fastify plugin', () => {
     await untilRooms(other)
   })
 
-  test('closes in the middle of requests: those who wait are answered, those who work finish first', async () => {
+  test('closes in the middle of requests: waiting ones are answered, and running ones finish first', async () => {
     const { other } = twoProcesses()
     const begun = gate()
     const end = gate()
@@ -295,7 +295,7 @@ describe('the Fastify plugin', () => {
     await untilRooms(other)
   })
 
-  test('is another lock for each request of one connection, and two of one request wait for nobody in a circle', async () => {
+  test('is another lock for each request of one connection, and two of one request are never in a circle', async () => {
     const { locks, other } = twoProcesses()
     const { url } = await serve({ locks }, (app) => {
       app.get('/:first/:second', (request) => {
@@ -307,7 +307,7 @@ describe('the Fastify plugin', () => {
       Array.from({ length: 10 }, (_, turn) => fetch(`${url}/${turn % 2 === 0 ? 'a/b' : 'b/a'}`)),
     )
     const statuses = crossed.map(({ status }) => status)
-    // What closes a circle is told of it; the others go on.
+    // The request that closes a circle gets an error; the others go on.
     expect(statuses.filter((status) => status !== 200 && status !== 500)).toEqual([])
     expect(statuses).toContain(200)
     expect((await (await fetch(`${url}/a/a`)).json()) as object).toMatchObject({ code: 'deadlock' })

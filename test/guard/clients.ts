@@ -7,13 +7,13 @@ import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
 
 /** One kind of client, opened on a database. */
 export interface OpenClient extends AsyncDisposable {
-  /** What statements go through that are in no transaction. */
+  /** A client outside of any transaction. */
   readonly root: SqlClient
   /** Runs the work in a transaction that is committed unless the work throws. */
   transaction(work: (tx: SqlClient, write: Write) => Promise<void>): Promise<void>
 }
 
-/** A statement without parameters, in the way of the client, as its user would send it. */
+/** Sends a statement without parameters as a user of this client would. */
 export type Write = (text: string) => Promise<unknown>
 
 type Open = (url: string) => Promise<OpenClient>
@@ -84,7 +84,10 @@ const drizzlePostgresJs: Open = async (url) => {
   }
 }
 
-/** An older version of pg, which does not say whether it is in a transaction, or whatever else a user has. */
+/**
+ * An executor that does not say whether it is in a transaction, as an older version of pg, or an object of the user's
+ * own.
+ */
 const ownExecutor: Open = async (url) => {
   const client = new Client({ connectionString: url })
   await client.connect()
@@ -99,7 +102,7 @@ const ownExecutor: Open = async (url) => {
 }
 
 /**
- * What Prisma 7 does with a raw statement, over a client of pg: its generated client and engine are too large a dependency
+ * Does with a raw statement what Prisma 7 does, over a client of pg. Its generated client and its engine are too large
  * for the tests. The real one was tried by hand.
  */
 const likePrisma: Open = async (url) => {

@@ -30,7 +30,7 @@ const seen = async (resource: string) =>
   (await pool.query('select fence from holdfast.guards where resource = $1', [resource])).rows[0]?.fence
 
 describe.each(clients)('through %s', (_, open) => {
-  test('what the transaction writes counts under a fence that is as high as any before, or higher', async () => {
+  test('the transaction’s writes count under a fence that is as high as any before, or higher', async () => {
     await using client = await open(server.url)
     for (const fence of [7n, 7n, '9', 1_790_000_000_000_000n]) {
       await client.transaction(async (tx, write) => {
@@ -84,7 +84,7 @@ describe('two holders at once', () => {
         .blocked
     })
 
-  // On a row that is there already, and on the very first two of a resource.
+  // The resource has a row already, or these are its very first two guards.
   test.each([5n, undefined])('the later one waits until the earlier has ended, after %s', async (before) => {
     if (before !== undefined) await inTransaction((tx) => guard(tx, { resource: 'r', fence: before }))
     const [old, next] = [await begun(), await begun()]
@@ -274,8 +274,8 @@ describe('bad input', () => {
   })
 })
 
-describe('what a person has to set right', () => {
-  test('a table that is not there', async () => {
+describe('a mistake that a person has to mend', () => {
+  test('a table that does not exist', async () => {
     await expect(
       inTransaction((tx) => guard(tx, { resource: 'r', fence: 5n, schema: 'nowhere' })),
     ).rejects.toMatchObject({

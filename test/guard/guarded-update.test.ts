@@ -6,7 +6,7 @@ import { type PostgresServer, startPostgres } from '../servers/postgres-server.t
 import { until } from '../servers/until.ts'
 import { clients } from './clients.ts'
 
-// Not UTC, so that a time without a zone shows whose it is.
+// This zone is not UTC, so a time without a zone shows whose zone it has.
 process.env['TZ'] = 'America/St_Johns'
 
 let server: PostgresServer
@@ -37,7 +37,7 @@ const write = (client: SqlClient, fence: bigint, balance: number, id = 1) =>
   guardedUpdate(client, { table: 'account', id: { id }, set: { balance }, fence })
 
 describe.each(clients)('through %s', (_, open) => {
-  test('a row takes what comes under its fence or a later one, and refuses what is older', async () => {
+  test('a row takes writes under its fence or a later one, and refuses older ones', async () => {
     await using client = await open(server.url)
     expect(await write(client.root, 7n, 60)).toBe(true)
     expect(await write(client.root, 7n, 50)).toBe(true)
@@ -53,7 +53,7 @@ describe.each(clients)('through %s', (_, open) => {
     ])
   })
 
-  test('a row that is not there is no stale fence', async () => {
+  test('a row that does not exist is no stale fence', async () => {
     await using client = await open(server.url)
     expect(await write(client.root, 7n, 0, 3)).toBe(false)
   })

@@ -1,4 +1,5 @@
-// The old holder of a test: takes the lock, reads the balance, and writes it back when it is told to, however late that is.
+// The old holder of a test. It takes the lock, reads the balance, and writes the balance back when it is told to,
+// however late that is.
 import { once } from 'node:events'
 import { Redis } from 'ioredis'
 import { Pool } from 'pg'
@@ -19,7 +20,7 @@ await once(process, 'message')
 
 const client = await pool.connect()
 await client.query('begin')
-// It writes first and asks then, and goes on after the refusal: even so, nothing of it may count.
+// The holder writes first, calls the guard then, and goes on after the refusal. Even so, its write must not count.
 await client.query('update account set balance = $1 where id = 1', [rows[0].balance - 10])
 const said = await guard(client, { fence: lease }).then(
   () => 'allowed',

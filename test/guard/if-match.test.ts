@@ -67,7 +67,7 @@ test('the recipe writes under its fence or a later one, and a stale one does not
   expect([stored.body, puts]).toEqual(['three', 3])
 })
 
-test('a holder that was paused between its look and its write is refused, once a later one has written', async () => {
+test('a holder that was paused between its look and its write is refused, once a later holder has written', async () => {
   let looks = 0
   onHead = async () => {
     looks += 1
@@ -75,11 +75,12 @@ test('a holder that was paused between its look and its write is refused, once a
   }
   await expect(putReport(url, 'late', 7n)).rejects.toMatchObject({ code: 'stale-fence' })
   expect(stored).toMatchObject({ body: 'of the next one', fence: '8' })
-  // Its own look, that of the next one, and its second look after the server had refused its write.
+  // The old holder's look, the next holder's look, and the old holder's second look after the server had refused its
+  // write.
   expect([looks, puts]).toEqual([3, 2])
 })
 
-test('whoever is overtaken by a write under no later fence looks again and writes, and gives up after five times', async () => {
+test('a writer that is overtaken under no later fence looks again and writes, and gives up after five times', async () => {
   let looks = 0
   onHead = () => {
     looks += 1

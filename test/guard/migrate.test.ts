@@ -17,7 +17,7 @@ async function guarded(client: Client, schema: string): Promise<void> {
   await client.query('commit')
 }
 
-test('twenty may migrate at once, with either client, and again later', async () => {
+test('twenty processes may migrate at once, with either client, and again later', async () => {
   const url = await server.createDatabase('crowd')
   const pool = new Pool({ connectionString: url })
   const sql = postgres(url)
@@ -85,7 +85,7 @@ test('behind PgBouncer in transaction mode, both migrating and guarding work', a
     }
   }
   await Promise.all(Array.from({ length: 16 }, one))
-  // One after the other, because each waited for the row of the guard: none of the sixteen is lost.
+  // The sixteen transactions came one after the other, because each waited for the row of the guard. So none is lost.
   expect(await server.sql('select n from counted')).toEqual([{ n: 16 }])
   await expect(guard(pool, { resource: 'counted', fence: 5n, schema: 'pooled' })).rejects.toMatchObject({
     code: 'invalid-argument',
@@ -97,7 +97,7 @@ test.each([
   ['pg', (url: string) => new Pool({ connectionString: url })],
   ['postgres.js', (url: string) => postgres(url)],
 ])(
-  'a server that says nothing is given up on, and asked again with success, with %s',
+  'a server that says nothing is given up on, and a later call succeeds, with %s',
   async (_, clientOf) => {
     await using own = await startPostgres()
     const client = clientOf(own.url)

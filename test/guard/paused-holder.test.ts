@@ -12,7 +12,7 @@ import { startRedis } from '../servers/redis-server.ts'
 
 const PROGRAM = fileURLToPath(new URL('holder-process.ts', import.meta.url))
 
-// A test run that is aborted must not leave a stopped process behind, which nothing else would end.
+// A test run that is aborted must not leave a stopped process behind, because it would never end.
 const leftovers = new Set<ChildProcess>()
 for (const event of ['exit', 'disconnect']) {
   process.once(event, () => {
@@ -20,7 +20,7 @@ for (const event of ['exit', 'disconnect']) {
   })
 }
 
-test('a holder that was paused past its ttl wakes up and writes; the account keeps what the next one wrote', async () => {
+test('a holder that was paused past its ttl wakes up and writes; the account keeps the write of the next holder', async () => {
   await using redisServer = await startRedis()
   await using server = await startPostgres()
   const sql = postgres(server.url)
@@ -36,10 +36,11 @@ test('a holder that was paused past its ttl wakes up and writes; the account kee
     const limit = { signal: AbortSignal.timeout(120_000) }
     const [{ fence: old }] = await once(child, 'message', limit)
     child.kill('SIGSTOP')
-    // In the pipe already when it wakes up, so that nothing it learns about its lease comes first.
+    // The order is in the pipe already when the process wakes up. So it learns nothing about its lease before the
+    // order.
     child.send('write')
 
-    // Nobody releases it: the store lets the next one in when the ttl has passed.
+    // No process releases the lease: the store lets the next holder in when the ttl has passed.
     await locks.withLock('account:1', async (lease) => {
       expect(lease.fence).toBeGreaterThan(BigInt(old))
       await sql.begin(async (tx) => {

@@ -30,7 +30,7 @@ const destroyed = <Client extends { destroy(): void }>(client: Client) => ({
 })
 
 describe.each(kinds)('through %s', (_, open) => {
-  test('a key takes what comes under its fence or a later one, and refuses what is older', async () => {
+  test('a key takes writes under its fence or a later one, and refuses older ones', async () => {
     const { client, end } = await open(server.url)
     const set = (fence: bigint, value: string | number) =>
       redisGuard(client, { resource: 'account:1', fence, command: 'SET', keys: ['account:1'], args: [value] })
@@ -66,7 +66,7 @@ describe.each(kinds)('through %s', (_, open) => {
   })
 })
 
-test('fences are compared exactly, also where a number is not exact any more', async () => {
+test('fences are compared exactly, also if they are too large for an exact number', async () => {
   const redis = new Redis(server.url)
   const set = (fence: bigint) =>
     redisGuard(redis, { resource: 'r', fence, command: 'SET', keys: ['r'], args: [1] })
@@ -125,7 +125,7 @@ describe('in a cluster', () => {
     'through %s, the fence is in the slot of the resource and of what has its hash tag, on whatever server that is',
     async (name, open) => {
       const { client, end } = await open()
-      // On all three servers.
+      // Twelve resources, so some are on each of the three servers.
       for (let index = 0; index < 12; index += 1) {
         const resource = `${name} ${index}`
         const set = (fence: bigint, key: string) =>
@@ -164,7 +164,7 @@ test('resources with odd braces have fences of their own, each in the slot that 
   await using cluster = await startRedis({ args: ['--cluster-enabled', 'yes'] })
   const slot = (key: string) => cluster.command('CLUSTER', 'KEYSLOT', key)
   const names: Record<string, string> = {
-    // The key that the fence has to be beside.
+    // The hash tag that the fence must share.
     x: 'x',
     '{x}': 'x',
     '{x}:holdfast-fence': 'x',
@@ -173,7 +173,7 @@ test('resources with odd braces have fences of their own, each in the slot that 
     'a{b}c{d}': 'b',
     '{{b}}': '{b',
     '{a}{}': 'a',
-    // No hash tag, and what would be one is escaped.
+    // These names have no hash tag, so characters that would make one are escaped.
     '{}': '{{%7D}',
     '}{': '{%7D{}',
     'a}b': '{a%7Db}',
@@ -189,7 +189,7 @@ test('resources with odd braces have fences of their own, each in the slot that 
   for (const [resource, beside] of Object.entries(names)) {
     const set = (fence: bigint) =>
       redisGuard(redis, { resource, fence, command: 'SET', keys: ['written'], args: [1] })
-    // Where two shared a fence, the first one of the second would be stale.
+    // If two resources shared a fence, the first fence of the second one would be stale.
     await set(BigInt(100 - own.size))
     const [fenceKey = '', ...others] = (await redis.keys('*')).filter(
       (key) => key !== 'written' && !own.has(key),

@@ -100,7 +100,7 @@ describe('a lock for a request', () => {
     expect(await roomsOf(other)).toEqual([])
   })
 
-  test('tells the work when the client hangs up, and is given back when the work has ended, not before', async () => {
+  test('tells the work when the client hangs up, and is released when the work has ended, not before', async () => {
     const { locks, other } = twoProcesses()
     const requests = createRequestLocks(locks)
     const begun = gate()
@@ -284,7 +284,7 @@ describe('a lock for a request', () => {
       await until('it is free', async () => (await roomsOf(locks)).length === 0)
     }
     expect(inVain).toBe(0)
-    // Some were too late, and some were not.
+    // Some aborts came too late, and some did not.
     expect(begun).toBeGreaterThan(0)
     expect(begun).toBeLessThan(20)
   })
@@ -312,7 +312,7 @@ describe('a lock for a request', () => {
     expect(warnings).toEqual([])
   })
 
-  test('listens once to a signal that many of them have, as a shutdown signal is', async () => {
+  test('listens once to a signal that many calls have, such as a shutdown signal', async () => {
     const { locks, other } = twoProcesses()
     const requests = createRequestLocks(locks)
     const shutdown = new AbortController()
@@ -324,7 +324,7 @@ describe('a lock for a request', () => {
       ),
     ).map(errorOf)
     await untilRooms(other, 'pay: 1 + 30')
-    // One of createRequestLocks, and one of the engine.
+    // One listener is that of createRequestLocks, and one is the engine's.
     expect(getEventListeners(signal, 'abort').length).toBeLessThanOrEqual(2)
     shutdown.abort(new Error('SIGTERM'))
     expect(new Set((await Promise.all(outcomes)).map(({ message }) => message))).toEqual(new Set(['SIGTERM']))
@@ -343,12 +343,12 @@ describe('a lock for a request', () => {
       })
     }
     expect(getEventListeners(signal, 'abort')).toEqual([])
-    // Nor by AbortSignal.any, which no list of listeners shows.
+    // AbortSignal.any keeps nothing either. No list of listeners shows it.
     shutdown.abort()
     expect(told).toEqual([])
   })
 
-  test('tells what the work has left behind that the client has gone, as long as the answer is not complete', async () => {
+  test('tells the work that was left behind that the client has gone, as long as the answer is not complete', async () => {
     const { locks } = twoProcesses()
     const requests = createRequestLocks(locks)
     const told = gate<unknown>()
@@ -367,7 +367,7 @@ describe('a lock for a request', () => {
   })
 })
 
-test('a server that shuts down lets nobody wait, and lets those finish who have their lock', async () => {
+test('a server that shuts down rejects the waits, and lets requests finish that have their lock', async () => {
   const { locks, other } = twoProcesses()
   const requests = createRequestLocks(locks)
   const begun = gate()
@@ -390,7 +390,7 @@ test('a server that shuts down lets nobody wait, and lets those finish who have 
   expect((await waiting).status).toBe(503)
   expect((await call(`${url}/b`).answer).status).toBe(503)
   expect(await outcomeOf(holding)).toBe('pending')
-  // What tidies up at a shutdown is of no request.
+  // Work that tidies up at a shutdown belongs to no request.
   expect(await requests.withLock(undefined, 'tidy', (lease) => lease.key)).toBe('tidy')
   end.open()
   expect(await (await holding).text()).toBe('done')
@@ -411,7 +411,7 @@ test('a server knows when the work of all its requests has ended, also of client
   const { hangUp } = call(url)
   await begun.opened
   hangUp()
-  // What is of no request is not waited for: it may be there for as long as the locks are.
+  // `close` does not wait for a lock that belongs to no request. It may be there for as long as the locks are.
   const forever = requests.withLock(undefined, 'leader', (lease) => aborted(lease.signal))
   forever.catch(() => {})
   const closed = requests.close()
@@ -459,7 +459,7 @@ describe('errors', () => {
     expect(asHttpError(undefined)).toBe(undefined)
     const known = Object.assign(new StaleFenceError('m'), { statusCode: 412 })
     expect(asHttpError(known).statusCode).toBe(412)
-    // As Express and Koa have it.
+    // Express and Koa read `status` instead.
     const status = Object.assign(new StaleFenceError('m'), { status: 412 })
     expect(asHttpError(status)).toEqual(Object.assign(new StaleFenceError('m'), { status: 412 }))
     const frozen = Object.freeze(new StaleFenceError('m'))

@@ -7,7 +7,9 @@ import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { until } from '../servers/until.ts'
 
-/** The locks of a server, and of another process at the same store; nothing is held when the test is over. */
+/**
+ * The locks of a server, and those of another process at the same store. No ticket may be left when the test is over.
+ */
 export function twoProcesses(): { locks: Locks; other: Locks } {
   const store = memoryStore()
   const [locks, other] = [createLocks(store), createLocks(store)]
@@ -26,7 +28,7 @@ export async function roomsOf(locks: Locks): Promise<string[]> {
   return rooms
 }
 
-/** Resolves when the room is as it says, such as `pay: 1 + 2`: one holds, and two wait. */
+/** Resolves when the rooms are as the text says. `pay: 1 + 2` is one holder and two waiters of the key `pay`. */
 export async function untilRooms(locks: Locks, ...rooms: string[]): Promise<void> {
   await until(`the rooms are ${rooms}`, async () => String(await roomsOf(locks)) === String(rooms))
 }
@@ -36,7 +38,7 @@ export interface HttpScene {
   readonly url: string
 }
 
-/** A server whose handler may fail, as a framework's may. */
+/** A server whose handler may fail, as the handler of a framework may. */
 export async function serve(
   handler: (request: IncomingMessage, response: ServerResponse) => Promise<unknown>,
 ): Promise<HttpScene> {
@@ -55,7 +57,7 @@ export async function serve(
   return { server, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
 }
 
-/** A request of somebody who may hang up, on a connection of its own: fetch would keep it. */
+/** A request of a client that may hang up. It has a connection of its own, because fetch would keep the connection. */
 export function call(
   url: string,
   { method = 'GET', body }: { readonly method?: string; readonly body?: string } = {},
@@ -77,7 +79,7 @@ export function call(
   return { answer, hangUp: () => asked.destroy() }
 }
 
-/** Something that happens once, and can be waited for. */
+/** An event that happens once, and that a test can wait for. */
 export function gate<T = void>(): { readonly opened: Promise<T>; open: (value: T) => void } {
   let open: (value: T) => void = () => {}
   const opened = new Promise<T>((resolve) => {
@@ -86,7 +88,7 @@ export function gate<T = void>(): { readonly opened: Promise<T>; open: (value: T
   return { opened, open }
 }
 
-/** Rejects with the reason, also when it came before. */
+/** Rejects with the reason of the signal, also if it has aborted before. */
 export async function aborted(signal: AbortSignal): Promise<never> {
   if (!signal.aborted) await once(signal, 'abort')
   throw signal.reason

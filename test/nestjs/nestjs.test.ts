@@ -33,10 +33,10 @@ const platforms = [
   { name: 'Express', adapter: () => new ExpressAdapter() },
   { name: 'Fastify', adapter: () => new FastifyAdapter() },
 ] as const
-/** What the next application is served by. */
+/** The framework that serves the next application. */
 let platform: (typeof platforms)[number] = platforms[0]
 
-/** Where the methods of a test's application and the test meet. */
+/** The meeting point of a test and the methods of its application. */
 let stage: {
   begun: ReturnType<typeof gate<void>>
   end: ReturnType<typeof gate<void>>
@@ -55,7 +55,7 @@ class Invoices {
     return `${id} under ${lease.key}`
   }
 
-  /** Takes more arguments than its key. */
+  /** A method that takes more arguments than its key. */
   @WithLock((from: string) => `account:${from}`)
   async transfer(from: string, to: string, amount: number): Promise<string> {
     return `${amount} from ${from} to ${to} under ${currentLock().lease.key}`
@@ -164,7 +164,7 @@ async function connectionsOf(app: INestApplication): Promise<number> {
 }
 
 describe('@WithLock', () => {
-  test('holds the key while a method of a provider runs, and gives it back', async () => {
+  test('holds the key while a method of a provider runs, and releases it', async () => {
     const { locks, other } = twoProcesses()
     const { url } = await serve([HoldfastModule.forRoot({ locks })])
     const response = await call(`${url}/service/42`, { method: 'POST' }).answer
@@ -172,7 +172,7 @@ describe('@WithLock', () => {
     expect(await roomsOf(other)).toEqual([])
   })
 
-  test('may stand above and below what NestJS says of a route', async () => {
+  test('may stand above and below NestJS’s decorators of a route', async () => {
     const { locks } = twoProcesses()
     const { url } = await serve([HoldfastModule.forRoot({ locks })])
     for (const place of ['above', 'below']) {
@@ -181,7 +181,7 @@ describe('@WithLock', () => {
     }
   })
 
-  test('tells each method its own lease, also where one calls another, and nobody else', async () => {
+  test('tells each method its own lease, also where one calls another, and no other method', async () => {
     const { locks } = twoProcesses()
     const { app, url } = await serve([HoldfastModule.forRoot({ locks })])
     expect(await app.get(Invoices).transfer('a', 'b', 5)).toBe('5 from a to b under account:a')
@@ -237,7 +237,7 @@ describe('@WithLock', () => {
     expect(await errorOf(app.get(Twice).inner())).toMatchObject({ code: 'deadlock' })
   })
 
-  test('turns what a method throws at once into a rejection, and gives the key back', async () => {
+  test('turns an error that a method throws at once into a rejection, and releases the key', async () => {
     @Injectable()
     class Hasty {
       @WithLock('pay')
@@ -288,7 +288,7 @@ describe.each(platforms)('a request on $name', (served) => {
     await held.release()
   })
 
-  test('is answered with what the application has chosen, and with its own exceptions', async () => {
+  test('is answered as the application has chosen, and with its own exceptions', async () => {
     const { locks, other } = twoProcesses()
     const { url } = await serve([HoldfastModule.forRoot({ locks, statusCodes: { 'acquire-timeout': 423 } })])
     expect((await call(`${url}/teapot`).answer).status).toBe(418)
@@ -306,7 +306,7 @@ describe.each(platforms)('a request on $name', (served) => {
     expect(await response.json()).toMatchObject({ statusCode: 500 })
   })
 
-  test('whose lock is lost is answered once, with 500, and those behind it go on', async () => {
+  test('whose lock is lost is answered once, with 500, and the requests behind it go on', async () => {
     const { locks, other } = twoProcesses()
     const { url } = await serve([HoldfastModule.forRoot({ locks })])
     expect((await call(`${url}/lost`).answer).status).toBe(500)
@@ -314,7 +314,7 @@ describe.each(platforms)('a request on $name', (served) => {
     expect(await roomsOf(other)).toEqual([])
   })
 
-  test('is answered with 503 when the store is not to be had, and told to come back', async () => {
+  test('is answered with 503 when the store is away, and told to come back', async () => {
     const store = new ScriptedStore(memoryStore())
     const locks = createLocks(store)
     onTestFinished(() => locks.close())
@@ -374,7 +374,7 @@ describe.each(platforms)('the module on $name', (served) => {
     platform = served
   })
 
-  test('closes in the middle of requests: those who wait are answered, those who work finish first', async () => {
+  test('closes in the middle of requests: waiting ones are answered, and running ones finish first', async () => {
     const { app, url } = await serve([HoldfastModule.forRoot({ store: 'memory:', label: 'billing' })])
     const locks = app.get<Locks>(LOCKS)
     const working = call(`${url}/slow`, { method: 'POST' }).answer
@@ -424,7 +424,7 @@ describe.each(platforms)('the module on $name', (served) => {
     expect((await errorOf(serve([one, Feature]))).message).toBe(
       'Expected HoldfastModule to be imported once in an application, as it is global, got it again.',
     )
-    // The same one is no other one.
+    // The same module, imported twice, counts once.
     @Module({ imports: [one] })
     class Same {}
     expect((await serve([one, Same])).url).toMatch(/^http:/)
@@ -533,7 +533,7 @@ describe('bad input', () => {
     const message = 'Expected `@WithLock` to stand at a method, compiled with `experimentalDecorators`'
     expect(at(WithLock('pay') as never, undefined)).toThrow(message)
     expect(at(WithLock('pay') as never, { get: () => 1 })).toThrow(message)
-    // What a standard decorator is called with.
+    // A standard decorator is called with these arguments.
     expect(() => (WithLock('pay') as (method: unknown, context: unknown) => void)(() => 1, {})).toThrow(
       message,
     )

@@ -103,7 +103,7 @@ describe('the dashboard', () => {
 })
 
 describe('the alert rules', () => {
-  test('are one group, with names, a severity and words for whoever is woken', () => {
+  test('are one group, with names, a severity and words for the person who is woken', () => {
     expect(rules.map(({ name }) => name)).toEqual(['holdfast'])
     const alerts = rules.flatMap((group) => group.rules)
     expect(new Set(alerts.map(({ alert }) => alert)).size).toBe(alerts.length)
@@ -142,7 +142,7 @@ describe('every expression', () => {
     const grouped = [...expression.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, list = '']) =>
       list.split(/, ?/),
     )
-    // `instance` is what Prometheus itself adds.
+    // Prometheus itself adds `instance`.
     const known = new Set([...everyMetric.flatMap((name) => metrics.get(name) ?? []), 'instance'])
     expect(grouped.filter((label) => !known.has(label))).toEqual([])
   })
@@ -171,7 +171,7 @@ describe('every expression', () => {
   })
 })
 
-/** As they are exported: a histogram is three. */
+/** The metrics as they are exported: a histogram is three. */
 function metricsWithLabels(): ReadonlyMap<string, readonly string[]> {
   const registry = new Registry()
   const stop = measureLocks({ registry })

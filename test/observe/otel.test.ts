@@ -44,7 +44,7 @@ describe('spans', () => {
     expect(hold?.status).toEqual({ code: SpanStatusCode.UNSET })
   })
 
-  test('of what the callback does are children of the hold, however long it waited for it', async () => {
+  test('of the callback’s work are children of the hold, however long the callback waited for it', async () => {
     const { clock, locks, other } = scene()
     const { inSpan, spans, tracer } = traced({ locks })
     const first = await other.locks.acquire('k')
@@ -129,7 +129,7 @@ describe('spans', () => {
     ['evicted', 'lease-lost'],
     ['store', 'store-refused'],
   ] as const)(
-    'of a wait that ends as %s say so, and are errors where nobody wanted that',
+    'of a wait that ends as %s say so, and are errors unless the caller wanted that end',
     async (outcome, type) => {
       const { clock, store, locks, other } = scene()
       const { spans } = traced({ locks })
@@ -153,7 +153,7 @@ describe('spans', () => {
     },
   )
 
-  test('of a hold that is lost are errors that say why, with what led to it', async () => {
+  test('of a hold that is lost are errors that say why, with the cause', async () => {
     const { clock, store, locks } = scene()
     const { spans } = traced({ locks })
     const lease = await locks.acquire('k', { ttl: 3000 })
@@ -168,7 +168,7 @@ describe('spans', () => {
     expect(hold?.attributes).toMatchObject({ 'holdfast.outcome': 'lost', 'error.type': 'lease-lost' })
   })
 
-  test('go on where a lease is adopted, in the span of who adopts', async () => {
+  test('go on where a lease is adopted, in the span of the caller that adopts', async () => {
     const { locks, other } = scene()
     const { spans } = traced({ locks })
     const there = traced({ locks: other.locks })
@@ -220,7 +220,7 @@ describe('spans', () => {
     expect(spans.map(({ attributes }) => attributes['holdfast.key'])).toEqual(['after', 'after'])
   })
 
-  test('are made for all locks of the process, where none are named', async () => {
+  test('are made for all locks of the process if none are named', async () => {
     const { spans, stop } = traced({})
     const locks = createLocks(memoryStore())
     await locks.withLock('k', () => {})
@@ -274,7 +274,7 @@ describe('metrics', () => {
     await locks.close()
   })
 
-  test('take back what they hold when they are stopped', async () => {
+  test('take back their values when they are stopped', async () => {
     const { locks } = scene()
     const { collect, stop } = traced({ locks })
     const lease = await locks.acquire('k')
@@ -295,7 +295,7 @@ function traced(options: InstrumentOptions) {
   return {
     stop,
     tracer,
-    /** In the order in which they ended. */
+    /** The spans, in the order in which they ended. */
     spans: () => exporter.getFinishedSpans(),
     async inSpan<T>(name: string, work: () => Promise<T>): Promise<T> {
       const span: Span = tracer.startSpan(name)

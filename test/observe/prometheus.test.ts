@@ -60,7 +60,7 @@ describe('the metrics of locks', () => {
     await clock.untilTrue(() => evicted.state === 'lost')
 
     const outcomes = async (outcome: string) => value('holdfast_requests_total', { ...STORE, outcome })
-    // An abort before anything was asked is no request.
+    // A call that is aborted before its first question is no request.
     expect(await Promise.all(['acquired', 'timeout', 'aborted'].map(outcomes))).toEqual([2, 1, 1])
     const waits = { ...STORE, outcome: 'withdrawn' }
     expect(await value('holdfast_wait_seconds_sum', waits)).toBeCloseTo(0.01)
@@ -73,11 +73,11 @@ describe('the metrics of locks', () => {
     expect(await value('holdfast_store_errors_total', errors)).toBeGreaterThan(0)
     expect(await value('holdfast_waiting', STORE)).toBe(0)
     expect(await value('holdfast_held', STORE)).toBe(0)
-    // By then the store has forgotten the one that was never given back.
+    // By then the store has forgotten the ticket that was never released.
     await clock.advance(3000)
   })
 
-  test('begin with none of what may go wrong, so that the first one is a rise', async () => {
+  test('begin with zero for everything that may go wrong, so that the first case is a rise', async () => {
     const { locks } = scene()
     const { value } = measured({ locks })
     await locks.withLock('invoice:1', () => {})
@@ -88,7 +88,7 @@ describe('the metrics of locks', () => {
     expect(await value('holdfast_store_errors_total', errors)).toBe(0)
   })
 
-  test('time renewals, and show who leads', async () => {
+  test('time renewals, and show the leader', async () => {
     const { clock, locks } = scene()
     const { value } = measured({ locks })
     const leading = { store: 'scripted', group: 'cron' }
@@ -114,7 +114,7 @@ describe('the metrics of locks', () => {
     }
     const before = Number(await value('holdfast_oldest_hold_seconds', labels))
     await held[1]?.release()
-    // The older one is still there.
+    // The older of the two is still there.
     expect(await value('holdfast_oldest_hold_seconds', labels)).toBeGreaterThanOrEqual(before)
     await held[0]?.release()
     expect(await value('holdfast_oldest_wait_seconds', labels)).toBe(0)
@@ -152,7 +152,7 @@ describe('a registry', () => {
     const labels = { store: 'memory', group: 'k' }
     const leases = [await one.acquire('k'), await other.acquire('k'), await other.acquire('k:2')]
     expect(await value('holdfast_held', labels)).toBe(3)
-    // Who is stopped takes along what it holds, and leaves what the others do.
+    // A collector that is stopped removes its own values, and leaves those of the others.
     second.stop()
     expect(await value('holdfast_held', labels)).toBe(1)
     for (const lease of leases) await lease.release()
@@ -165,7 +165,7 @@ describe('a registry', () => {
     await other.close()
   })
 
-  test('has nothing of ours left after the last one, and can be measured in again', async () => {
+  test('has nothing of ours left after the last collector, and can be used again', async () => {
     const registry = new Registry()
     const own = new Counter({ name: 'mine_total', help: 'x', registers: [registry] })
     measured({ registry }).stop()
@@ -173,7 +173,7 @@ describe('a registry', () => {
     measured({ registry }).stop()
   })
 
-  test('that somebody has cleared is measured in anew, whatever happens to who measured in it before', async () => {
+  test('that another library has cleared is used anew, whatever happens to collectors from before', async () => {
     const registry = new Registry()
     const { locks } = scene()
     const before = measured({ registry, locks })
@@ -186,7 +186,7 @@ describe('a registry', () => {
     expect(registry.getMetricsAsArray()).toEqual([])
   })
 
-  test('whose metrics somebody has reset goes on with what there is', async () => {
+  test('whose metrics another library has reset goes on with the present values', async () => {
     const { locks } = scene()
     const { registry, value } = measured({ locks })
     const leases = [await locks.acquire('invoice:1'), await locks.acquire('invoice:2')]
@@ -286,7 +286,7 @@ function measured(options: Partial<MeasureOptions>) {
   const registry = options.registry ?? new Registry()
   const stop = measureLocks({ ...options, registry })
   onTestFinished(stop)
-  /** Of the one sample with exactly these labels. */
+  /** The value of the one sample with exactly these labels. */
   const value = async (name: string, labels: Readonly<Record<string, string | number>>) => {
     for (const metric of await registry.getMetricsAsJSON()) {
       for (const sample of metric.values as Sample[]) {

@@ -6,7 +6,7 @@ const conflict = () => new ConflictError('somebody came first')
 const withCode = (code: string, error: Error = new Error(code)) => Object.assign(error, { code })
 
 describe('updateOptimistically', () => {
-  /** A register with a version, and others who write between our read and our write. */
+  /** A register with a version. Other writers write between our read and our write, the first `interruptions` times. */
   const register = (interruptions: number) => {
     let stored = { value: 0, version: 1 }
     let left = interruptions
@@ -30,7 +30,7 @@ describe('updateOptimistically', () => {
     }
   }
 
-  test('starts over from the read until nobody came first, so that nobody’s change is lost', async () => {
+  test('starts over from the read until no other writer came first, so that no change is lost', async () => {
     const r = register(3)
     const written = await updateOptimistically({
       read: () => r.read(),
@@ -66,7 +66,7 @@ describe('updateOptimistically', () => {
     expect(await updateOptimistically({ read: () => r.read(), change: () => nothing, write })).toBeNull()
   })
 
-  test('what read, change or write throws comes through at once', async () => {
+  test('an error of read, change or write comes through at once', async () => {
     for (const part of ['read', 'change', 'write'] as const) {
       let calls = 0
       const fail = () => {
@@ -137,7 +137,7 @@ describe('retryOnConflict', () => {
     ).rejects.toMatchObject({
       code: 'conflict',
     })
-    // It never sleeps past the end: it gives up instead.
+    // The function never sleeps past its end: it gives up instead.
     expect(performance.now() - startedAt).toBeLessThan(10_000)
     expect(attempts).toBeGreaterThan(1)
   })

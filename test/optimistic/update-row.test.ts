@@ -5,7 +5,7 @@ import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
 import { clients } from '../guard/clients.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
-// Not UTC, so that a time without a zone shows whose it is.
+// This zone is not UTC, so a time without a zone shows whose zone it has.
 process.env['TZ'] = 'America/St_Johns'
 
 interface Account {
@@ -55,7 +55,7 @@ describe.each(clients)('through %s', (_, open) => {
     ])
   })
 
-  test('many at once lose nothing', async () => {
+  test('many updates at once lose nothing', async () => {
     const one = async () => {
       await using client = await open(server.url)
       return await withdraw(client.root, 10)
@@ -65,14 +65,14 @@ describe.each(clients)('through %s', (_, open) => {
     expect((await stored())[0]).toEqual({ id: 1, balance: 0, version: 11 })
   })
 
-  test('what is not there and what is left alone is null', async () => {
+  test('a missing row is null, and so is one that is left alone', async () => {
     await using client = await open(server.url)
     expect(await withdraw(client.root, 10, 3)).toBeNull()
     expect(await withdraw(client.root, 1000)).toBeNull()
     expect((await stored())[0]).toEqual({ id: 1, balance: 100, version: 1 })
   })
 
-  test('a whole row may be handed back, of which only what differs is written', async () => {
+  test('a whole row may be returned, and only the fields that differ are written', async () => {
     await using client = await open(server.url)
     await pool.query(`
       insert into everything (big, flag, at, local, day, doc, tags, raw, amount, span, place, note) values
@@ -103,7 +103,7 @@ test('a time without a zone comes back as it was written', async () => {
   ])
 })
 
-/** Lets somebody else write right after the row was read, the first so many times. */
+/** Lets another writer write right after the row was read, the first `times` times. */
 function interrupted(times: number, text: string): SqlExecutor & { statements: string[] } {
   let left = times
   const statements: string[] = []
@@ -121,7 +121,7 @@ function interrupted(times: number, text: string): SqlExecutor & { statements: s
   }
 }
 
-test('whoever comes too late reads again', async () => {
+test('an update that comes too late reads again', async () => {
   const client = interrupted(
     2,
     'update account set balance = balance - 1, version = version + 1 where id = 1',
@@ -135,7 +135,7 @@ test('a row that was deleted in between is not there', async () => {
   expect(await withdraw(client, 10)).toBeNull()
 })
 
-test('who always comes too late is told how often', async () => {
+test('an update that always comes too late says how often', async () => {
   const client = interrupted(100, 'update account set version = version + 1 where id = 1')
   const change = ({ balance }: Account) => ({ balance: balance - 1 })
   await expect(
@@ -162,7 +162,7 @@ test('a database whose default is serializable only has more conflicts', async (
   await strict.end()
 })
 
-test('inside a transaction of the caller’s, what has ended the transaction is told and not tried again', async () => {
+test('inside a transaction of the caller’s, an error that has ended the transaction is told and not tried again', async () => {
   const client = await pool.connect()
   await client.query('begin isolation level repeatable read')
   await client.query('select 1 from account')

@@ -49,7 +49,7 @@ test('a `stream` of a pg.Pool makes one stream for each connection, and close() 
   await pool.end()
 })
 
-test.each([undefined, null])('a pg.Pool with the `stream` %s gets one of ours', async (stream) => {
+test.each([undefined, null])('a pg.Pool with the `stream` %s gets a stream of ours', async (stream) => {
   const pool = new pg.Pool({ connectionString: server.url, stream: stream as never })
   const connections = connectionsOf(pool, { max: 1, applicationName: 'holdfast test' })
   expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
@@ -77,7 +77,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     await server.sql(`create role frugal login connection limit 1`)
     const url = server.url.replace('//holdfast@', '//frugal@')
     await using(url, async (connections) => {
-      // Two that connect at the same moment may both be refused.
+      // Two connections that open at the same moment may both be refused.
       await connections.query('select 1')
       const first = connections.query('select pg_sleep(0.5)')
       const others = Array.from({ length: 5 }, () => connections.query('select 1::text as one'))
@@ -107,7 +107,8 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     const url = await server.createDatabase(`defaults_${Math.random().toString(36).slice(2)}`)
     const database = new URL(url).pathname.slice(1)
     await server.sql(`alter database ${database} set default_transaction_isolation = 'serializable'`)
-    // Behind a pooler our first statement still runs under it, so it leaves time for that on a busy machine.
+    // Behind a pooler our first statement still runs under this limit, so the limit leaves time for it on a busy
+    // machine.
     await server.sql(`alter database ${database} set statement_timeout = '3s'`)
     const asked = `select current_setting('transaction_isolation') as isolation, current_setting('statement_timeout') as limit`
     const own = [{ isolation: 'read committed', limit: '20s' }]
@@ -145,7 +146,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       expect(await connections.query(`select text from ${table}`)).toEqual([{ text: 'kept' }])
     }))
 
-  test('give nobody a session whose end was announced', () =>
+  test('are never used for a call once their end was announced', () =>
     using(
       server.url,
       async (connections) => {
@@ -159,7 +160,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
       { max: 1 },
     ))
 
-  test('give nobody a connection that was reset a moment ago', async () => {
+  test('are never used for a call after a reset a moment ago', async () => {
     await using relay = await startRelay(server.port)
     const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
     await using(
@@ -184,7 +185,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     )
   })
 
-  test('replace what a restart or an administrator has ended', () =>
+  test('replace connections that a restart or an administrator has ended', () =>
     using(server.url, async (connections) => {
       await connections.query('select 1')
       const sleeping = connections.query('select pg_sleep(30)')
@@ -210,7 +211,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     using(server.url, async (connections) => {
       for (let round = 0; round < 12; round += 1) {
         let isOver = false
-        // One after the other on both connections, so that some meet the end of theirs.
+        // Statements follow one another on both connections, so that some meet the end of theirs.
         const asking = Array.from({ length: 4 }, async () => {
           while (!isOver)
             await connections.query('select $1::text', ['1']).catch(() => new Promise(setImmediate))
@@ -231,7 +232,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     using(
       server.url,
       async (connections) => {
-        // A busy machine may need longer than the limit for the first one.
+        // On a busy machine the first connection may take longer than the limit.
         await until('it is connected', () =>
           connections.query('select 1').then(
             () => true,
@@ -262,7 +263,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         await connections.query('select 1')
         await server.pause()
         try {
-          // Of each silent connection the next one takes the place, and is silent, too.
+          // The next connection takes the place of each silent one, and is silent, too.
           for (let attempt = 0; attempt < 2; attempt += 1) {
             await failed(connections.query('select 1'))
             await Promise.all([
@@ -309,7 +310,8 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
             resubscribed += 1
           },
         })
-        // As a firewall that has forgotten it: open on both sides, and not a byte passes any more.
+        // A firewall that has forgotten a connection behaves like this: the connection is open on both sides, and not a
+        // byte passes.
         relay.strand()
         await until('messages flow again', () => {
           listening.probe()
@@ -386,14 +388,14 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
   })
 })
 
-/** A way to the server with the faults of a firewall. */
+/** A relay to the server, with the faults of a firewall. */
 interface Relay extends AsyncDisposable {
   readonly port: number
   /** Resets every connection. */
   reset(): void
-  /** The connections that are open now stay open, and nothing passes on them any more. */
+  /** Leaves the present connections open, but passes nothing on them any more. */
   strand(): void
-  /** From the first request with this text on, nothing passes on its connection any more. */
+  /** Passes nothing on a connection any more from its first request with this text on. */
   swallowFrom(text: string): void
 }
 
@@ -434,7 +436,7 @@ async function startRelay(targetPort: number): Promise<Relay> {
   function strand({ client, upstream }: { readonly client: Socket; readonly upstream: Socket }): void {
     client.unpipe(upstream)
     upstream.unpipe(client)
-    // What comes is read and forgotten.
+    // Bytes that arrive are read and forgotten.
     client.resume()
     upstream.resume()
   }

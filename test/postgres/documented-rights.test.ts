@@ -13,12 +13,12 @@ beforeAll(async () => {
 })
 afterAll(() => server?.close())
 
-/** What a page lets the role of an application do. */
+/** The rights that a page gives to the role of an application. */
 interface Documented {
   readonly page: string
-  /** Makes everything, as the superuser. */
+  /** Makes all tables and functions, as the superuser. */
   readonly prepare: (url: string) => Promise<void>
-  /** Needs every right of the page, and rejects where one is missing. */
+  /** Does work that needs every right of the page. Rejects if one right is missing. */
   readonly work: (url: string) => Promise<void>
   readonly tables: readonly string[]
 }
@@ -147,7 +147,7 @@ async function grantedBy(
   const role = `app_${roles}`
   const url = await server.createDatabase(`of_${role}`)
   const owner = await clientAt(url)
-  // As PostgreSQL 15 has it from the start.
+  // PostgreSQL 15 has it like this from the start.
   await owner.query('revoke create on schema public from public')
   if (strict) await owner.query('alter default privileges revoke execute on functions from public')
   await prepare(url)
@@ -155,7 +155,7 @@ async function grantedBy(
   return { url: as(role, url), role, owner }
 }
 
-/** The statements that a page has in a fence of this kind, for another role than `app`. */
+/** The statements in a page's fence of this kind, for another role than `app`. */
 function fenceOf(page: string, kind: string, role: string): string {
   const text = readFileSync(new URL(`../../docs/${page}`, import.meta.url), 'utf8')
   const statements = text.split(`\`\`\`${kind}\n`)[1]?.split('```')[0]
@@ -191,7 +191,7 @@ async function useStore(url: string): Promise<void> {
       await until('the next one is let in', async () => (await store.renew([next]))[0]?.tag === 'held')
       await store.release({ key, id: next.id, cancel: true })
       await store.release({ key, id: last.id, cancel: false })
-      // The store takes it for a favour to others, and tells nobody when it fails.
+      // The store sweeps as a favour to others, and reports no failure of it.
       await pool.query('select holdfast.lock_sweep(10)')
     } finally {
       await store.close()

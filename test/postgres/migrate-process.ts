@@ -1,4 +1,5 @@
-// Several of many starters, each with a connection of its own: migrates as told and says whether it went well.
+// One of several processes that start at once, each with a connection of its own. It migrates as told and reports
+// whether it succeeded.
 import pg from 'pg'
 import { connectionsOf } from '../../src/postgres/connections.ts'
 import { migrate } from '../../src/postgres/migrations.ts'

@@ -54,13 +54,13 @@ test('takes any name of a schema that PostgreSQL takes', async () => {
   }
 })
 
-test('waits for the migration of somebody else for longer than a statement of the store may take', async () => {
+test('waits for the migration of another process for longer than a statement of the store may take', async () => {
   const hurried = connectionsOf(client(), { max: 2, applicationName: 'hurried', statementLimitMs: 300 })
   const other = client()
   await other.connect()
   await other.query(`begin; select pg_advisory_xact_lock(hashtextextended('holdfast migrate slow', 0))`)
   const migrated = migrate(hurried, { schema: 'slow', component: 'store', migrations: [FIRST] })
-  // Longer than its limit and what is allowed on top of it.
+  // Longer than a statement's limit and the allowance on top of it.
   await other.query('select pg_sleep(2)')
   await other.query('commit')
   await migrated

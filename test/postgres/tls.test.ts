@@ -55,7 +55,7 @@ test.each(Object.entries(clients))(
 )
 
 test.each(Object.entries(clients))(
-  'connections made from %s over TLS give nobody one that was reset a moment ago',
+  'connections made from %s over TLS are never used after a reset a moment ago',
   async (_, clientOf) => {
     const ways = new Set<Socket>()
     const relay = createServer((way) => {

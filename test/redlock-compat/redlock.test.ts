@@ -22,7 +22,8 @@ let cluster: RedisCluster
 
 beforeAll(async () => {
   servers = await Promise.all(Array.from({ length: 3 }, () => startRedis()))
-  // Servers that have just started vote only when the longest duration has passed; redlock does not wait for that.
+  // Servers that have just started vote only when the longest duration has passed. The original redlock does not wait
+  // for that, so the servers are made old.
   await Promise.all(servers.map(age))
   cluster = await startCluster({ replicas: 0 })
 })
@@ -67,7 +68,7 @@ function resource(): string {
   return `{redlock}${names}`
 }
 
-// What the tests of redlock 5 do (src/single.test.ts and src/multi.test.ts of its repository).
+// These tests follow those of redlock 5 (src/single.test.ts and src/multi.test.ts of its repository).
 describe.each([
   ['one server', 1, 1],
   ['three servers', 3, 3],
@@ -119,7 +120,7 @@ describe.each([
     await next.release()
   })
 
-  test('individual locks are exclusive, and the one who waits is told within its retry window', async () => {
+  test('individual locks are exclusive, and a waiter is told within its retry window', async () => {
     const own = redlock({ retryCount: 5, retryDelay: 50 })
     const name = resource()
     const lock = await own.acquire([name], 30_000)
@@ -128,7 +129,7 @@ describe.each([
     const since = performance.now()
     const error = (await errorOf(own.acquire([name], 1000))) as unknown as ExecutionError
     expect(performance.now() - since).toBeGreaterThan(240)
-    // Well before the lock expires.
+    // The lock would expire only much later.
     expect(performance.now() - since).toBeLessThan(10_000)
     expect(error).toBeInstanceOf(ExecutionError)
     expect(error.message).toBe('The operation was unable to achieve a quorum during its retry window.')
@@ -154,8 +155,8 @@ describe.each([
     await lock.release()
   })
 
-  test('who waits is served in the moment of the release, in order', async () => {
-    // Whoever asked over and over would come half a minute later.
+  test('a waiter is served in the moment of the release, in order', async () => {
+    // A waiter that asked over and over would come half a minute later.
     const own = redlock({ retryCount: 2, retryDelay: 30_000 })
     const name = resource()
     const lock = await own.acquire([name], 60_000)
@@ -173,7 +174,7 @@ describe.each([
     }
     await lock.release()
     await Promise.all(waiting)
-    // On several servers by best effort.
+    // Several servers keep the order only by best effort.
     expect(count === 1 ? order : order.sort()).toEqual([1, 2, 3])
   })
 
@@ -205,14 +206,14 @@ describe.each([
     await Promise.all([own.using([name], 3000, routine), own.using([name], 3000, routine)])
   })
 
-  test('the `using` helper hands on what its routine throws', async () => {
+  test('the `using` helper passes on the error of its routine', async () => {
     const own = redlock()
     const broken = new Error('broken')
     expect(await errorOf(own.using([resource()], 300, () => Promise.reject(broken)))).toBe(broken)
   })
 })
 
-test('with three servers a minority may have it taken by somebody else, and a majority not', async () => {
+test('with three servers another holder may have a minority of them, and not a majority', async () => {
   const own = redlockOn(3, { retryCount: 1 })
   const name = resource()
   const [second, third] = servers.slice(1).map(({ url }) => {
@@ -257,7 +258,7 @@ test('fails with an ExecutionError where the server is not there', async () => {
   const error = await errorOf(redlock.acquire([resource()], 500))
   expect(error).toBeInstanceOf(ExecutionError)
   expect(error.cause).toMatchObject({ code: 'store-unavailable' })
-  // The client can say no goodbye.
+  // The client cannot say goodbye to a server that is away.
   await redlock.quit().catch(() => {})
   for (const client of redlock.clients) (client as unknown as Redis).disconnect()
 })
@@ -285,7 +286,7 @@ test('the signal of `using` aborts when the lock is lost, with the error that re
 
 test('`using` does not begin its routine under a lock that ended while the event loop stood still', async () => {
   const own = redlockOn(1)
-  // Wherever between the grant and the routine that is.
+  // The loop tries every point between the grant and the routine.
   for (let turns = 0; turns < 16; turns += 1) {
     const name = resource()
     let isLost = false

@@ -48,7 +48,7 @@ test('a snapshot has all rooms of a prefix, page after page, sorted by key', asy
   expect(watched.snapshot).toMatchObject({ isCut: false, store: { tag: 'present' } })
 })
 
-test('no more rooms are taken in than was asked for, and the snapshot says so', async () => {
+test('no more rooms are read than was asked for, and the snapshot says so', async () => {
   for (let n = 0; n < 6; n += 1) await locks.acquire(`job:${n}`)
   const watched = watch({ maxRooms: 5 })
   await until('it has looked', () => watched.snapshot.at > 0)
@@ -91,7 +91,7 @@ test('an end is not taken for a release where the time may have run down while t
   const at = Date.now()
   const now = performance.now()
   history.look(seen(300), { at, begunMs: now - 2000 })
-  // It was read at the beginning of a look that took 500 ms, so it may be over 400 ms later.
+  // The room was read at the beginning of a look that took 500 ms. So the hold may be over 400 ms later.
   history.look(seen(300), { at: at + 500, begunMs: now - 500 })
   history.look(new Map(), { at: at + 501, begunMs: now })
   expect(history.of('k')?.holds).toMatchObject([{ id: 'a', end: 'unclear' }])
@@ -101,7 +101,7 @@ function roomWith(holder: InspectedHolder): InspectedRoom {
   return { key: 'k', holders: [holder], queue: [], closedMs: 0 }
 }
 
-test('who holds when the watch begins has not begun then, and has held for as long as the store says', async () => {
+test('a holder from before the watch began has not begun then, and has held for as long as the store says', async () => {
   const lease = await locks.acquire('k')
   await sleep(30)
   const watched = watch()
@@ -149,7 +149,7 @@ describe('the history', () => {
       history.look(rooms({ ...calm, busy: holder(`b${look}`) }), { at, begunMs: performance.now() })
     }
     expect(history.of('busy')?.holds.map(({ id }) => id)).toEqual(['b2', 'b3', 'b4', 'b5'])
-    // Of one that has not changed there is what it began with.
+    // A key that has not changed keeps the beginning of its history.
     for (let n = 0; n < 100; n += 1) {
       expect(history.of(`calm:${n}`)).toMatchObject({
         holds: [{ id: `c${n}` }],
@@ -174,7 +174,8 @@ describe('the history', () => {
       const { holds = [], samples = [] } = history.of(key) ?? {}
       return holds.length + samples.length
     })
-    // A key that is remembered has three holds and samples, or two where it was forgotten before; one that is not has one of each.
+    // A key that is remembered has three holds and samples, or two if it was forgotten before. A forgotten key has one
+    // of each.
     expect(sizes.filter((size) => size > 2).reduce((sum, size) => sum + size, 0)).toBeLessThanOrEqual(40)
     expect(sizes.every((size) => size >= 2)).toBe(true)
     expect(history.of('k0')).toMatchObject({ holds: [{ id: 'k0:3000' }], samples: [{ at: 3000 }] })
@@ -223,13 +224,13 @@ describe('contention', () => {
     return contentionIn({ snapshot, changed: history.changed, historyOf: (key) => history.of(key) }, most)
   }
 
-  test('is how many waited on average over the last minute, also for a key that is free by now', () => {
+  test('is how many tickets waited on average over the last minute, also for a key that is free by now', () => {
     const always = (look: number) => ({
       stuck: seen(['s'], 1, look * 10_000),
       calm: seen(['c'], 0, look * 10_000),
     })
     const looks = [
-      // Over before the last minute.
+      // This hold was over before the last minute.
       { ...always(0), early: seen(['e'], 9) },
       ...[4, 4, 4, 2, 2, 2].map((waiting, n) => ({ ...always(n + 1), busy: seen([`b${n}`], waiting) })),
       always(7),

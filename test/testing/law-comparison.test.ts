@@ -46,7 +46,7 @@ describe('a store that differs from the law', () => {
     await expect(lawComparison({ grants: true, store: near })).resolves.toBeDefined()
   })
 
-  test('is found out when it gives one fence twice, or wakes nobody, or wakes once too often', async () => {
+  test('is found out when it gives one fence twice, wakes no waiter, or wakes one once too often', async () => {
     const { store, setTime } = withTime()
     const deaf = but({ listen: async () => () => {} }, store)
     await expect(lawComparison({ store: deaf, setTime })).rejects.toThrow('was woken 0 times instead of 1')
@@ -86,7 +86,7 @@ test('a store without wakes is compared without them', async () => {
   })
 })
 
-/** The memory store, but for some of what it does. */
+/** The memory store with some of its methods replaced. */
 function but(change: Partial<Store>, store: Store = memoryStore()): Store {
   return { ...boundStore(store), ...change }
 }

@@ -5,7 +5,8 @@ import { dirname, join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { root } from './project.ts'
 
-// The linter draws the arrows of the house; here each of them is crossed once, in a copy, to see that it bites.
+// Imports against the arrows of the architecture, by file. The linter enforces the arrows. The test makes each of these
+// imports in a copy, to see that the linter reports it.
 const forbidden: Record<string, string[]> = {
   'src/contract/store.ts': ['../law/law.ts', '../engine/renewal-loop.ts', 'node:fs', 'ioredis'],
   'src/law/law.ts': [
@@ -189,7 +190,7 @@ function write(path: string, text: string): void {
   writeFileSync(join(folder, path), text)
 }
 
-/** Where the linter, with the repository's configuration, reports this rule as an error. */
+/** The places where the linter, with the repository's configuration, reports this rule as an error. */
 function lint(rule: string): { path: string; line: number }[] {
   const args = ['lint', '--reporter=json', '--max-diagnostics=none', '--diagnostic-level=error']
   const { stdout } = spawnSync(`${root}node_modules/.bin/biome`, args, { cwd: folder, encoding: 'utf8' })

@@ -13,7 +13,7 @@ function importsOf(path: string, source: string): string[] {
   )
 }
 
-/** Files that reach one another, in groups of two or more, or one that imports itself. By Tarjan's algorithm. */
+/** Groups of two or more files that reach one another, and files that import themselves. By Tarjan's algorithm. */
 function circlesOf(imports: ReadonlyMap<string, readonly string[]>): string[][] {
   const circles: string[][] = []
   const numbers = new Map<string, number>()

@@ -14,15 +14,15 @@ const manifest = JSON.parse(readProjectFile('package.json')) as {
   peerDependencies: Record<string, string>
   peerDependenciesMeta: Record<string, { optional?: boolean }>
 }
-/** What an entry brings along. Everything else, the core before all, runs where no other package is installed. */
+/** The dependencies of entries. Everything else, first of all the core, runs without any other package. */
 const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/schedule/' }
-/** What an entry is made for, and its user has: a peer. */
+/** The peers of entries: packages that their users have anyway. */
 const NEEDS: Readonly<Record<string, string>> = {
   '@nestjs/common': 'src/nestjs/',
   '@opentelemetry/api': 'src/observe/otel/',
   'prom-client': 'src/observe/prometheus/',
 }
-/** Subpath and built file of every entry of code. */
+/** The subpath and the built file of every entry of code. */
 const entries = Object.entries(manifest.exports).filter(([, target]) => target.endsWith('.js'))
 const names = entries.map(([subpath]) => manifest.name + subpath.slice(1))
 const bareNames = entries

@@ -9,7 +9,7 @@ export function readProjectFile(path: string): string {
   return readFileSync(root + path, 'utf8')
 }
 
-/** Every file that is or would be committed, relative to the root: what git ignores is nobody's concern here. */
+/** Every file that is or would be committed, relative to the root. Files that git ignores are left out. */
 export function projectFiles(): string[] {
   const args = ['ls-files', '--cached', '--others', '--exclude-standard', '--deduplicate', '-z']
   const listed = execFileSync('git', args, { cwd: root, encoding: 'utf8' }).split('\0').filter(Boolean)

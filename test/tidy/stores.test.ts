@@ -6,7 +6,7 @@ const stores = [...new Set(sources.flatMap((path) => /^src\/stores\/([\w-]+)\//.
   (name) => ({ name }),
 )
 
-/** What has its place elsewhere, or is not needed: a file, or a reason. */
+/** The files of a store that are elsewhere, or not needed: the file, or the reason. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   'memory/options': 'src/stores/memory/memory-store.ts',
   'memory/open': 'src/stores/memory/memory-store.ts',

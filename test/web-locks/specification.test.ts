@@ -10,8 +10,8 @@ import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { held, scene } from './scene.ts'
 
-// The scenarios of the tests that all browsers share for Web Locks (web-platform-tests, web-locks/), as far as there is
-// neither a document nor a worker in them.
+// The scenarios of the tests that all browsers share for Web Locks (web-platform-tests, web-locks/), except those that
+// need a document or a worker.
 
 const unreached = () => expect.unreachable()
 
@@ -19,7 +19,7 @@ function requestWith(locks: LockManager, ...args: readonly unknown[]): Promise<u
   return (locks.request as (...args: readonly unknown[]) => Promise<unknown>).apply(locks, args as never)
 }
 
-/** Exactly what it rejects with. */
+/** The exact reason with which the promise rejects. */
 function reasonOf(promise: Promise<unknown>): Promise<unknown> {
   return promise.then(unreached, (reason: unknown) => reason)
 }
@@ -130,7 +130,7 @@ describe('arguments', () => {
 })
 
 describe('a lock', () => {
-  test('cannot be changed by who is given it', async () => {
+  test('cannot be changed by its receiver', async () => {
     const { one } = scene()
     await one.request('r', (lock) => {
       expect(() => Object.assign(lock, { name: 'another' })).toThrow(TypeError)
@@ -138,7 +138,7 @@ describe('a lock', () => {
     })
   })
 
-  test('is released before the request resolves, and that is after what was waited for', async () => {
+  test('is released before the request resolves, and that is after everything that it waited for', async () => {
     const { one, other } = scene()
     const order: string[] = []
     let release = () => {}
@@ -170,7 +170,7 @@ describe('a lock', () => {
 })
 
 describe('ifAvailable', () => {
-  test('hands on what the callback does without a lock', async () => {
+  test('passes on the callback’s result without a lock', async () => {
     const { one } = scene()
     await one.request('r', async () => {
       expect(await one.request('r', { ifAvailable: true }, (lock) => [lock, 123])).toEqual([null, 123])
@@ -192,7 +192,7 @@ describe('ifAvailable', () => {
     })
   })
 
-  test('does not overtake who waits', async () => {
+  test('does not overtake waiters', async () => {
     const { one, other } = scene()
     const first = await held(one, 'r', { mode: 'shared' })
     const waiting = other.request('r', () => 'in its turn')
@@ -204,7 +204,7 @@ describe('ifAvailable', () => {
 })
 
 describe('modes', () => {
-  test('requests are granted in their order, over several names too, and nobody waits for another name', async () => {
+  test('requests are granted in their order, over several names too, and none waits for another name', async () => {
     const { one } = scene()
     const granted: number[] = []
     const requests = ['a', 'b', 'c', 'a', 'b', 'c'].map((name, at) =>
@@ -244,7 +244,7 @@ describe('modes', () => {
     expect(await modes()).toEqual(['exclusive', shared])
     alone.release('')
     await alone.result
-    // In the very moment in which it resolves.
+    // The last request resolves in this very moment.
     expect(await modes()).toEqual([shared, ''])
     for (const lock of await last) lock.release('')
   })
@@ -338,7 +338,7 @@ describe('steal', () => {
     expect(await one.query()).toEqual({ held: [], pending: [] })
   })
 
-  test('lets who waits wait, until the thief is done', async () => {
+  test('lets waiters wait until the thief is done', async () => {
     const { one } = scene()
     one.request('r', () => new Promise(() => {})).catch(() => {})
     const order: string[] = []

@@ -32,7 +32,7 @@ test.each(Object.entries(places))(
         Array.from({ length: 10 }, (_, at) => (at % 2 === 0 ? one : other).request('r', alone)),
       )
 
-      // Both are in at once, or neither would ever be done.
+      // Both readers hold at once. Otherwise neither would ever be done.
       const readers = [await held(one, 'r', { mode: 'shared' }), await held(other, 'r', { mode: 'shared' })]
       expect(await other.request('r', { ifAvailable: true }, (lock) => lock)).toBeNull()
       const order: string[] = []
@@ -40,9 +40,10 @@ test.each(Object.entries(places))(
       await until('the writer waits', async () => (await other.query()).pending.length === 1)
       const late = other.request('r', { mode: 'shared' }, () => order.push('reader'))
       const served = Promise.all([writer, late])
-      // If an expectation fails, both are still waiting when the locks are closed.
+      // If an expectation fails, both requests are still waiting when the locks are closed.
       served.catch(() => {})
-      // One look for all that is expected of it: a waiter may lose its place on etcd while this process stands still for two seconds.
+      // One query serves all expectations. A waiter may lose its place on etcd while this process stands still for two
+      // seconds.
       const { held: holding, pending } = await until('the reader waits behind it', async () => {
         const snapshot = await one.query()
         return snapshot.pending.length === 2 && snapshot
@@ -127,7 +128,7 @@ test('a query waits for the requests before it also when the event loop is block
   const end = new AbortController()
   const stolen = one.request('stolen', { steal: true }, () => once(end.signal, 'abort'))
   const snapshot = one.query()
-  // Longer than a query waits for a store that does not answer.
+  // This takes longer than a query waits for a store that does not answer.
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5500)
   expect((await snapshot).held.map(({ name }) => name)).toEqual(['stolen'])
   end.abort()

@@ -12,7 +12,8 @@ import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { until } from '../servers/until.ts'
 import { held, scene } from './scene.ts'
 
-// The behaviour of each heading of https://w3c.github.io/web-locks/, and of the tests that browsers share for it.
+// Checks the behaviour under each heading of https://w3c.github.io/web-locks/, and of the tests that browsers share for
+// it.
 
 test('request calls back with the lock, and resolves with what the callback returns', async () => {
   const { one } = scene()
@@ -22,7 +23,7 @@ test('request calls back with the lock, and resolves with what the callback retu
   expect(await one.request(7 as never, (lock) => lock.name)).toBe('7')
 })
 
-test('request rejects with what the callback throws, at once or later, and the lock is free', async () => {
+test('request rejects with the error of the callback, at once or later, and the lock is free', async () => {
   const { one, other } = scene()
   const broken = new Error('broken')
   const throwing = one.request('r', () => {
@@ -33,7 +34,7 @@ test('request rejects with what the callback throws, at once or later, and the l
   expect(await other.request('r', { ifAvailable: true }, (lock) => lock !== null)).toBe(true)
 })
 
-test('a lock is held until what the callback returned has settled, and those who wait come in order', async () => {
+test('a lock is held until the callback’s promise has settled, and waiters come in order', async () => {
   const { one, other } = scene()
   const first = await held(one, 'r')
   const order: string[] = []
@@ -58,7 +59,7 @@ test('locks of different names, and of different prefixes, are independent', asy
   first.release('')
 })
 
-test('shared locks stand together, an exclusive one alone, and nobody overtakes it', async () => {
+test('shared locks stand together, an exclusive one alone, and no request overtakes it', async () => {
   const { one, other } = scene()
   const [a, b] = [await held(one, 'r', { mode: 'shared' }), await held(other, 'r', { mode: 'shared' })]
   const order: string[] = []
@@ -115,7 +116,7 @@ test('steal takes a lock from its holder, whose request rejects with an AbortErr
   expect(await one.request('free', { steal: true }, () => 'nothing to steal')).toBe('nothing to steal')
 })
 
-test('steal goes before those who wait; they stand in line again', async () => {
+test('steal goes before the waiters, which keep their order', async () => {
   const { one, other } = scene()
   const robbed = await held(one, 'r')
   const order: string[] = []
@@ -145,7 +146,7 @@ test('thieves that come together rob one another, and the last one keeps the loc
   expect(await one.query()).toEqual({ held: [], pending: [] })
 })
 
-test('a signal also ends the wait of one that was sent away by a thief', async () => {
+test('a signal also ends the wait of a request that a thief has sent back', async () => {
   const { one, other } = scene()
   const robbed = await held(one, 'r')
   const giveUp = new AbortController()
@@ -158,7 +159,7 @@ test('a signal also ends the wait of one that was sent away by a thief', async (
   robbed.release('')
 })
 
-test('query tells who holds and who waits, in every client', async () => {
+test('query lists holders and waiters, in every client', async () => {
   const { one, other } = scene()
   const first = await held(one, 'a')
   const second = await held(other, 'b', { mode: 'shared' })
@@ -197,7 +198,7 @@ test.each<[string, object]>([
   ['takes what is available', { ifAvailable: true }],
   ['steals', { steal: true }],
 ])(
-  'a request that %s calls nobody back with a lock that ended while the event loop stood still',
+  'a request that %s runs no callback with a lock that ended while the event loop stood still',
   async (_, options) => {
     const locks = createLocks(memoryStore(), { ttl: 60 })
     onTestFinished(() => locks.close())
@@ -208,7 +209,7 @@ test.each<[string, object]>([
         isLost = true
       }),
     )
-    // Wherever between the grant and the callback that is.
+    // The loop tries every point between the grant and the callback.
     for (; turns < 8; turns += 1) {
       isLost = false
       let hasBegun = false
