@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
-import { type Directive, parseSync, type Statement } from 'oxc-parser'
+import { type BindingPattern, type Directive, parseSync, type Statement } from 'oxc-parser'
 import { root } from '../tidy/project.ts'
 
 export interface Page {
@@ -39,8 +39,7 @@ export function typeErrorsInFences(pages: readonly Page[]): string[] {
 }
 
 function typeErrors(folder: string): string[] {
-  // A snippet may import the reader's own file, which is nowhere. `./12.ts` is an earlier snippet of the page.
-  writeFileSync(join(folder, 'own.d.ts'), "declare module '*.js'\ndeclare module '*.ts'\n")
+  writeFileSync(join(folder, 'own.d.ts'), OWN_FILES)
   const tsconfig = { extends: '../../tsconfig.json', include: ['.'] }
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(tsconfig))
   const tsc = join(root, 'node_modules/.bin/tsc')
@@ -53,6 +52,19 @@ function typeErrors(folder: string): string[] {
   if (/^error /m.test(stdout)) inPages.push(stdout)
   return inPages
 }
+
+/**
+ * The reader's own files, which are nowhere. `./12.ts` is not one of them: it is an earlier snippet of the page. The first
+ * pattern that fits counts.
+ */
+const OWN_FILES = `
+  declare module '*/prisma.js' {
+    // With the types of the reader's schema.
+    export const prisma: { $transaction<T>(work: (tx: any) => Promise<T>): Promise<T> }
+  }
+  declare module '*.js'
+  declare module '*.ts'
+`
 
 /** Lines of a page by their index, so that the position of an error is that in the page. */
 type Lines = Map<number, string>
@@ -156,15 +168,21 @@ function declaredIn(body: readonly (Statement | Directive)[]): Map<string, Decla
 }
 
 /** `x`, and what `{ x, y: z }` and `[x, z]` declare. */
-function namesIn(pattern: { type: string }): string[] {
-  const { name, properties, elements, value, left, argument } = pattern as Partial<Record<string, never>>
-  const inner: ({ type: string } | null)[] = [
-    properties ?? [],
-    elements ?? [],
-    value ?? left ?? argument ?? [],
-  ].flat()
-  if (pattern.type === 'Identifier' && name !== undefined) return [name]
-  return inner.flatMap((one) => (one === null ? [] : namesIn(one)))
+function namesIn(pattern: BindingPattern): string[] {
+  switch (pattern.type) {
+    case 'Identifier':
+      return [pattern.name]
+    case 'ObjectPattern':
+      return pattern.properties.flatMap((one) => namesIn(one.type === 'Property' ? one.value : one.argument))
+    case 'ArrayPattern':
+      return pattern.elements.flatMap((one) =>
+        one === null ? [] : namesIn(one.type === 'RestElement' ? one.argument : one),
+      )
+    case 'AssignmentPattern':
+      return namesIn(pattern.left)
+    default:
+      return pattern satisfies never
+  }
 }
 
 function bodyOf(path: string, source: string): readonly (Statement | Directive)[] {
