@@ -360,8 +360,8 @@ const views = [
     ],
   ]),
   ...mistakesIn('memory-store.ts', [
-    ['a prefix is found anywhere', 'key.startsWith(request.prefix)', 'key.includes(request.prefix)', SURFACE],
-    ['a page begins with the end of the last', 'key > request.cursor', 'key >= request.cursor', SURFACE],
+    ['a prefix is found anywhere', 'key.startsWith(prefix)', 'key.includes(prefix)', SURFACE],
+    ['a page begins with the end of the last', 'key > cursor', 'key >= cursor', SURFACE],
     [
       'the first page is the last',
       'next: keys.length > page.length ? page.at(-1) : undefined',
