@@ -1,7 +1,10 @@
 import { InvalidArgumentError } from '../errors.ts'
 
-/** Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'1h'`. */
-export type Duration = number | `${number}${'ms' | 's' | 'm' | 'h'}` | (string & {})
+/**
+ * Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'1h'`, `'2d'`. There may be one space before the unit,
+ * and the number may have a fraction: `'1.5 h'`. A day is 24 hours.
+ */
+export type Duration = number | `${number}${'' | ' '}${'ms' | 's' | 'm' | 'h' | 'd'}` | (string & {})
 
 export interface DurationRange {
   readonly leastMs: number
@@ -27,7 +30,7 @@ export function parseDuration(name: string, value: unknown, range: DurationRange
   if (inRange || (range.endless && durationMs === Number.POSITIVE_INFINITY)) return durationMs
   const endless = range.endless ? ', or Infinity' : ''
   throw new InvalidArgumentError(
-    `Expected \`${name}\` to be a duration from ${range.leastMs} ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h')${endless}, got ${show(value)}.`,
+    `Expected \`${name}\` to be a duration from ${range.leastMs} ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h', '2d')${endless}, got ${show(value)}.`,
   )
 }
 
@@ -58,8 +61,8 @@ function toMilliseconds(value: unknown): number {
   return typeof value === 'string' ? millisecondsIn(value) : Number.NaN
 }
 
-const PATTERN = /^(\d+(?:\.\d+)?)(ms|s|m|h)$/
-const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
+const PATTERN = /^(\d+(?:\.\d+)?) ?(ms|s|m|h|d)$/
+const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
 
 /** NaN unless the text is a number with a unit. */
 export function millisecondsIn(text: string): number {

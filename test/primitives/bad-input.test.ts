@@ -53,7 +53,7 @@ describe.each(byKey)('%s refuses', (_name, call) => {
 })
 
 describe('a duration', () => {
-  const range = "to be a duration from 50 ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h')"
+  const range = "to be a duration from 50 ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h', '2d')"
 
   test.each([
     [0, '0'],
@@ -71,6 +71,10 @@ describe('a duration', () => {
     ['1e3ms', '"1e3ms"'],
     ['5S', '"5S"'],
     [' 5s', '" 5s"'],
+    ['5  s', '"5  s"'],
+    ['5s ', '"5s "'],
+    ['25d', '"25d"'],
+    ['1w', '"1w"'],
     [null, 'null'],
     [true, 'true'],
     [{}, 'an object (Object)'],
