@@ -1,6 +1,7 @@
 import type { Store } from './contract/store.ts'
 import { InvalidArgumentError } from './errors.ts'
-import { createLocks, type Locks } from './primitives/locks.ts'
+import { createLocks } from './primitives/create-locks.ts'
+import type { Locks } from './primitives/locks.ts'
 import type { LocksOptions } from './primitives/options.ts'
 import { DRIVERS, driverOf } from './stores/drivers.ts'
 

@@ -174,7 +174,7 @@ export class StepDownError extends HoldfastError {
   }
 }
 
-/** The task queue is full: `maxQueueSize` tasks wait already, so it did not add this one. */
+/** Too many wait already: `maxWaiting` calls for a key, or `maxQueueSize` tasks of a task queue. This one was not added. */
 export class QueueFullError extends HoldfastError {
   override readonly name = 'QueueFullError'
 

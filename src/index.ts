@@ -11,6 +11,7 @@ export { type Diagnosis, diagnose } from './diagnose.ts'
 export { lockEvents, type ProcessEvents } from './engine/events.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
 export type { LockEventName, LockEvents, StoreVerb, Withdrawal } from './engine/lock-events.ts'
+export type { Owner } from './engine/owner.ts'
 export {
   AcquireTimeoutError,
   ClosedError,
@@ -31,12 +32,13 @@ export {
   StoreError,
   TaskFailedError,
 } from './errors.ts'
+export { createLocks } from './primitives/create-locks.ts'
 export type { CampaignOptions } from './primitives/election.ts'
 export type { Outcome } from './primitives/hold.ts'
-export type { InspectedHolder, InspectedRoom, InspectedWaiter, Owner } from './primitives/inspected.ts'
+export type { InspectedHolder, InspectedRoom, InspectedWaiter } from './primitives/inspected.ts'
 export type { Leader } from './primitives/leader-watch.ts'
 export type { Leadership } from './primitives/leadership.ts'
-export { createLocks, type EvictOptions } from './primitives/locks.ts'
+export type { EvictOptions } from './primitives/locks.ts'
 export type { OnceOptions } from './primitives/once.ts'
 export type {
   CallbackOptions,

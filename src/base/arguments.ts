@@ -20,8 +20,9 @@ export function expected(
 export function checkOptions(
   options: unknown,
   known: readonly string[] | ReadonlySet<string>,
+  needs?: string,
 ): asserts options is object {
-  checkObject(options)
+  checkObject(options, needs)
   for (const name of Object.keys(options)) {
     if (known instanceof Set ? known.has(name) : (known as readonly string[]).includes(name)) continue
     const names = Array.from(known, (one) => `\`${one}\``).join(', ')
@@ -29,11 +30,16 @@ export function checkOptions(
   }
 }
 
-/** An object with options by name. Arrays and Maps are objects, too, but hold no options. */
-export function checkObject(options: unknown): asserts options is object {
+/**
+ * An object with options by name. Arrays and Maps are objects, too, but hold no options. `needs`: the option that the call
+ * cannot do without.
+ */
+export function checkObject(options: unknown, needs?: string): asserts options is object {
   const isObject = typeof options === 'object' && options !== null
   if (isObject && !Array.isArray(options) && !(options instanceof Map)) return
-  throw new InvalidArgumentError(`Expected the options to be an object, got ${show(options)}.`)
+  const what = needs === undefined ? 'an object' : `an object with \`${needs}\``
+  const advice = typeof options === 'function' ? ' The work comes last, after the options.' : ''
+  throw new InvalidArgumentError(`Expected the options to be ${what}, got ${show(options)}.${advice}`)
 }
 
 /** In characters. */

@@ -18,7 +18,7 @@ export async function acquireAll(
   const [first] = requests
   const { store, wakes, events } = context
   if (first === undefined || store.acquireAll === undefined) return undefined
-  const { signal, waitMs, ticket } = first
+  const { signal, waitMs, storeTimeoutMs = Number.POSITIVE_INFINITY, ticket } = first
   context.assertOpen(ticket.key)
   signal?.throwIfAborted()
   const tickets = requests.map((request) => request.ticket)
@@ -26,7 +26,7 @@ export async function acquireAll(
     Promise.all(tickets.map((each) => context.release(each, options)))
   const askedAt = context.now()
   const { strangers } = wakes
-  const limitMs = Math.min(context.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS))
+  const limitMs = Math.min(context.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS), storeTimeoutMs)
   try {
     const asked = context.ask('acquire', () => store.acquireAll?.(tickets), limitMs, ticket.key)
     const fences = await unlessAborted(context, signal, asked)

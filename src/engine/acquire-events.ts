@@ -1,16 +1,7 @@
-import type { Store, Ticket } from '../contract/store.ts'
-import type {
-  AcquireTimeoutError,
-  HoldfastError,
-  HoldfastErrorCode,
-  LeaseLostError,
-  StoreError,
-} from '../errors.ts'
+import type { HoldfastError, HoldfastErrorCode, LeaseLostError } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
-import { type Asking, isSilent, type Waiting } from './acquisition-state.ts'
 import type { Events } from './events.ts'
 import type { Withdrawal } from './lock-events.ts'
-import { silenceOf, timeoutOf } from './ticket-errors.ts'
 
 /** Every request tells `requested`, and then one of `acquired`, `busy`, `timeout` and `withdrawn`. */
 export function tellRequested({ requested }: Events, request: AcquireRequest): void {
@@ -61,15 +52,5 @@ const REASONS: { readonly [code in HoldfastErrorCode]?: GivingUp['reason'] } = {
   'lease-lost': 'evicted',
   deadlock: 'deadlock',
   closed: 'closed',
-}
-
-/** The caller's patience is over. */
-export function patienceErrorOf(
-  ticket: Ticket,
-  state: Asking | Waiting,
-  { at, waitedMs, store }: { readonly at: number; readonly waitedMs: number; readonly store: Store },
-): AcquireTimeoutError | StoreError {
-  return state.tag === 'asking' || isSilent(state, at)
-    ? silenceOf(ticket, store.name, waitedMs, state.lastError)
-    : timeoutOf(ticket, waitedMs, state.ahead)
+  'queue-full': 'full',
 }

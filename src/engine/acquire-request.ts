@@ -6,6 +6,10 @@ export interface AcquireRequest {
   readonly ticket: Ticket
   /** How long to wait in all. 0: never wait, and `null` is the answer if the key is busy. */
   readonly waitMs: number
+  /** How long the store may give no answer. Default: 5 s for a caller that does not wait, else as long as the caller waits. */
+  readonly storeTimeoutMs?: number | undefined
+  /** How many may wait for the key, this request included. Default: no limit. */
+  readonly maxWaiting?: number | undefined
   readonly signal: AbortSignal | undefined
   readonly lease: LeaseOptions
   /** When the call began, on the monotonic clock, if it began before this key was asked for. For messages. */

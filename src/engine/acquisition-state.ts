@@ -15,13 +15,15 @@ import type { HeldLease } from './held-lease.ts'
  * | `asking, waiting` | `waiting` | the store says `queued`; the renewal loop keeps the ticket remembered from now on     |
  * | `waiting`         | `waiting` | no answer to a renewal: it asks again after a pause                                   |
  * | `waiting`         | `asking`  | the store has forgotten the ticket, or has granted it too late for the grant to be used |
- * | `asking, waiting` | `over`    | granted by an answer or a message, busy, evicted, refused, out of time, aborted, a deadlock, or closed |
+ * | `asking, waiting` | `over`    | granted by an answer or a message, busy, evicted, refused, too many wait, out of time, aborted, a deadlock, or closed |
  */
 export type AcquisitionState = Asking | Waiting | Over
 
 /** The store has not said yet that the ticket waits, or has forgotten it. */
 export interface Asking {
   readonly tag: 'asking'
+  /** When it began to ask, on the monotonic clock. */
+  readonly since: number
   /** Acquire requests in a row without an answer that counts. */
   attempts: number
   /** Whether the latest of them has neither an answer nor failed. */
@@ -55,8 +57,8 @@ export interface Over {
   readonly lease: HeldLease | undefined
 }
 
-export function newAsking(): Asking {
-  return { tag: 'asking', attempts: 0, silent: false, lastError: undefined }
+export function newAsking(since: number): Asking {
+  return { tag: 'asking', since, attempts: 0, silent: false, lastError: undefined }
 }
 
 export function newWaiting(ahead: number | undefined, sample: ClockSample | undefined): Waiting {

@@ -4,7 +4,8 @@ import type { Instant } from '../base/clock.ts'
 import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, Granted, RenewAnswer, Ticket } from '../contract/store.ts'
 import { type HoldfastError, isHoldfastError } from '../errors.ts'
-import { type GivingUp, patienceErrorOf, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
+import { type GivingUp, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
+import { AcquirePatience } from './acquire-patience.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import {
   type AcquisitionState,
@@ -26,7 +27,7 @@ import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewal-loop.ts'
-import { evictionOf } from './ticket-errors.ts'
+import { evictionOf, fullOf } from './ticket-errors.ts'
 import type { Bucket } from './timer-wheel.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
@@ -48,13 +49,10 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly #context: EngineContext
   readonly #request: AcquireRequest
   readonly #startedAt: number
-  /** When the caller's patience ends, on the monotonic clock. */
-  readonly #until: number
-  /** A wait shorter than a round trip still gets an answer, because the key may be free. */
-  readonly #answerUntil: number
+  readonly #patience: AcquirePatience
   #resolve: (lease: HeldLease | null) => void = () => {}
   #reject: (error: unknown) => void = () => {}
-  #state: AcquisitionState = newAsking()
+  #state: AcquisitionState
   /** Acquire requests without an answer, in any state. */
   #openRequests = 0
   /** Renewals without an answer, in any state. */
@@ -73,9 +71,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#request = request
     this.ticket = request.ticket
     this.#startedAt = startedAt.monotonicMs
-    // A caller that does not wait for the key still waits for the store's answer.
-    this.#until = startedAt.monotonicMs + (request.waitMs > 0 ? request.waitMs : ANSWER_MS)
-    this.#answerUntil = Math.max(this.#until, startedAt.monotonicMs + SILENCE_MS)
+    this.#patience = new AcquirePatience(request, this.#startedAt)
+    this.#state = newAsking(this.#startedAt)
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve
       this.#reject = reject
@@ -164,7 +161,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
-    if (at.monotonicMs >= this.#limit()) {
+    if (at.monotonicMs >= this.#patience.endOf(state)) {
       this.giveUp(this.#outOfPatience(state))
       return false
     }
@@ -254,7 +251,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #askAnew(): void {
-    this.#state = newAsking()
+    this.#state = newAsking(this.#context.clock.monotonicMs())
     this.#ask()
   }
 
@@ -335,6 +332,9 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // A message that came before this answer is looked at with what this answer tells.
     if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
+    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#request
+    if (place === 'new' && ahead !== undefined && ahead >= maxWaiting)
+      return this.giveUp(fullOf(this.ticket, ahead, maxWaiting))
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
     this.#overtaken = (this.#openRenewals > 0 || state.granted !== undefined) && this.#overtaken
     if (!this.#woken) this.#wokenAt = undefined
@@ -349,7 +349,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (deadlock !== undefined) return this.giveUp(deadlock)
     // A listener has ended it.
     if (this.#state !== state) return
-    if (when.answeredAt.monotonicMs >= this.#until) return this.giveUp(this.#outOfPatience(state))
+    if (when.answeredAt.monotonicMs >= this.#patience.endOf(state))
+      return this.giveUp(this.#outOfPatience(state))
     // Whatever a store says, nobody asks without a pause.
     const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
     this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
@@ -368,12 +369,9 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #setDue(at: number): void {
-    this.dueAt = Math.min(at, this.#limit())
+    const state = this.#state
+    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#patience.endOf(state))
     this.#context.renewals.schedule(this)
-  }
-
-  #limit(): number {
-    return this.#state.tag === 'asking' ? this.#answerUntil : this.#until
   }
 
   /** The one way to `over`. */
@@ -386,14 +384,10 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #outOfPatience(state: Asking | Waiting): HoldfastError {
-    // Of several keys the caller has waited for all until now.
-    const from = this.#request.startedAtMs ?? this.#startedAt
-    const at = this.#context.clock.monotonicMs()
-    const waitedMs = Math.round(at - from)
-    return patienceErrorOf(this.ticket, state, { at, waitedMs, store: this.#context.store })
+    const { clock, store, leases } = this.#context
+    const isHeldHere = leases.holds(this.ticket.key)
+    return this.#patience.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere })
   }
 }
 
 const NO_ANSWER = 'The store gave an invalid answer.'
-/** How long a store may take to answer somebody who will not wait for the key. */
-const ANSWER_MS = 5000

@@ -9,6 +9,8 @@ export interface AdoptRequest {
   readonly fence: bigint
   readonly lease: LeaseOptions
   readonly signal: AbortSignal | undefined
+  /** How long the store may give no answer. Default: the time of one attempt. */
+  readonly storeTimeoutMs: number | undefined
 }
 
 /** The store does not hold the ticket under this fence any more. */
@@ -19,12 +21,12 @@ export interface NotAdopted {
 /** Continues a lease that another process began. */
 export async function adopt(
   context: EngineContext,
-  { ticket, fence, lease, signal }: AdoptRequest,
+  { ticket, fence, lease, signal, storeTimeoutMs = context.attemptMs(1) }: AdoptRequest,
 ): Promise<HeldLease | NotAdopted> {
   const { store, wakes, events } = context
   const { strangers } = wakes
   const askedAt = context.now()
-  const renewing = context.ask('renew', () => store.renew([ticket]), context.attemptMs(1), ticket.key)
+  const renewing = context.ask('renew', () => store.renew([ticket]), storeTimeoutMs, ticket.key)
   const [answer] = await renewing
   context.assertOpen(ticket.key)
   if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }

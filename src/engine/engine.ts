@@ -1,5 +1,5 @@
 import { outsideOfCallers } from '../base/async-context.ts'
-import type { Abortable, SignalWatch } from '../base/signal-watch.ts'
+import type { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { AcquireAnswer, Answer, Store } from '../contract/store.ts'
 import { acquireAll } from './acquire-all.ts'
@@ -12,7 +12,7 @@ import type { Events } from './events.ts'
 import { HeldLease } from './held-lease.ts'
 import { isLater } from './later.ts'
 import type { StoreVerb } from './lock-events.ts'
-import { closedError } from './ticket-errors.ts'
+import { closedDuring, closedError } from './ticket-errors.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
@@ -28,8 +28,8 @@ export class Engine {
   readonly chance: () => number
   readonly events: Events
   readonly signals: SignalWatch
-  /** Calls that wait without a ticket. `close()` ends them, too. */
-  readonly onlookers: Set<Abortable> = new Set()
+  /** Each ends a call that waits without a ticket. `close()` calls them. */
+  readonly onlookers: Set<() => void> = new Set()
   readonly #context: EngineContext
   /** Requests for several keys that have no answer yet. None of these rejects. */
   readonly #takingAll = new Set<Promise<void>>()
@@ -141,9 +141,10 @@ export class Engine {
     // One tick later, so that whoever calls `close()` again in answer to an event gets the same promise.
     await undefined
     const released = outsideOfCallers(() => {
-      for (const onlooker of this.onlookers) onlooker.abort(closedError())
-      for (const waiter of [...this.waiting.values()]) waiter.giveUp(closedError(waiter.ticket.key))
-      return context.leases.list().map((lease) => lease.close(closedError(lease.key)))
+      for (const end of this.onlookers) end()
+      for (const waiter of [...this.waiting.values()])
+        waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      return context.leases.list().map((lease) => lease.close(closedDuring(lease.key, 'held')))
     })
     await Promise.all(released)
     const limitMs = context.attemptMs(1)

@@ -6,6 +6,7 @@ import type { Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import { isLater } from './later.ts'
 import type { LockEventName, LockEvents, StoreVerb } from './lock-events.ts'
+import { lastOwner } from './owner.ts'
 
 /** The ticket that an event is about. `quiet`: it is one of ours beside the caller's key, and no event is told of it. */
 interface Subject {
@@ -71,7 +72,7 @@ class Topic<Name extends LockEventName> {
   tell({ ticket, lease }: Subject, details: Details<Name>): void {
     if (lease.quiet === true || !this.isHeard) return
     const { key, id, units, limit, owner } = ticket
-    this.publish({ key, id, units, limit, owner, ...details })
+    this.publish({ key, id, units, limit, owner: lastOwner(owner), ...details })
   }
 
   publish(content: object): void {

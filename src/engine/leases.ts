@@ -51,10 +51,18 @@ export class Leases {
     return this.#byId.get(id)
   }
 
+  /** Whether one of them is on this key. Only for a message, so a process with very many leases does not look. */
+  holds(key: string): boolean {
+    return this.#renewals.size <= FEW && this.list().some((lease) => lease.key === key)
+  }
+
   list(): ListedLease[] {
     return this.#renewals.list(isLease) as ListedLease[]
   }
 }
+
+/** To walk over so many takes less than a tenth of a millisecond. */
+const FEW = 1000
 
 function isLease(one: Renewable): one is ListedLease {
   return one.kind === 'lease'

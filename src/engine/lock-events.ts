@@ -1,4 +1,5 @@
 import type { LossReason } from '../errors.ts'
+import type { Owner } from './owner.ts'
 
 /**
  * The events of locks, by name. `locks.on(event, listener)` hears those of one `createLocks`, and `lockEvents.on(…)` those of
@@ -113,8 +114,8 @@ export interface LockEvents {
 }
 
 export type LockEventName = keyof LockEvents
-/** Why a request ended early. `store`: the store refused it, or did not answer. */
-export type Withdrawal = 'aborted' | 'evicted' | 'deadlock' | 'closed' | 'store'
+/** Why a request ended early. `full`: `maxWaiting` calls wait already. `store`: the store refused it, or did not answer. */
+export type Withdrawal = 'aborted' | 'evicted' | 'deadlock' | 'full' | 'closed' | 'store'
 export type StoreVerb = 'acquire' | 'renew' | 'release' | 'listen' | 'inspect' | 'evict'
 
 /** What every event says. */
@@ -133,8 +134,8 @@ type OfTicket<Name extends string> = Told<Name> & {
   /** How much of the key it takes, and (`limit`) the largest sum it tolerates: 1 and 1 for a mutex. */
   readonly units: number
   readonly limit: number
-  /** Host, process id and label, as JSON. For people. */
-  readonly owner: string
+  /** Host, process id and label. For people. */
+  readonly owner: Owner
 }
 
 type OfLease<Name extends string> = OfTicket<Name> & { readonly fence: bigint }

@@ -5,15 +5,35 @@ import {
   isHoldfastError,
   LeaseLostError,
   type LossReason,
+  QueueFullError,
   StoreError,
 } from '../errors.ts'
 
-/** The key was not free in time. `ahead`: how many the store last said were before it. */
-export function timeoutOf(ticket: Ticket, waitedMs: number, ahead: number | undefined): AcquireTimeoutError {
+/**
+ * The key was not free in time. `ahead`: how many the store last said were before it. `isHeldHere`: these locks hold the key
+ * themselves, perhaps by the call that waits for it.
+ */
+export function timeoutOf(
+  ticket: Ticket,
+  waitedMs: number,
+  { ahead, isHeldHere }: { readonly ahead: number | undefined; readonly isHeldHere: boolean },
+): AcquireTimeoutError {
   const place = ahead === undefined ? '' : ` (last seen with ${ahead} ahead)`
+  const advice = isHeldHere
+    ? 'These locks hold it themselves, by a lease that was not released yet. If this call runs under that lease, pass the lease along instead. Otherwise wait longer with `wait`.'
+    : 'Wait longer with `wait`, or use a try… call to go on without it.'
   return new AcquireTimeoutError(
-    `${JSON.stringify(ticket.key)} was not free within ${waitedMs} ms${place}. Wait longer with \`wait\`, or use a try… call to go on without it.`,
+    `${JSON.stringify(ticket.key)} was not free within ${waitedMs} ms${place}. ${advice}`,
     { key: ticket.key, waitedMs, ahead },
+  )
+}
+
+/** So many wait for the key already that this ticket may not. */
+export function fullOf(ticket: Ticket, ahead: number, maxWaiting: number): QueueFullError {
+  const wait = ahead === 1 ? '1 call waits' : `${ahead} calls wait`
+  return new QueueFullError(
+    `${JSON.stringify(ticket.key)} is held, and ${wait} for it already (\`maxWaiting\`: ${maxWaiting}). Try again later, or go on without it.`,
+    { key: ticket.key },
   )
 }
 
@@ -50,6 +70,15 @@ export function lossOf(
 export function releasedOf(ticket: Ticket): LeaseLostError {
   const message = `The lease on ${JSON.stringify(ticket.key)} was released by its holder. Acquire the key again to go on.`
   return new LeaseLostError(message, { key: ticket.key, reason: 'released' })
+}
+
+/** The locks were closed under a call. */
+export function closedDuring(key: string, what: 'held' | 'waited for'): ClosedError {
+  const advice = what === 'held' ? 'Others may hold it now: stop writing. ' : ''
+  return new ClosedError(
+    `These locks were closed while ${JSON.stringify(key)} was ${what}. ${advice}Let all work end before close().`,
+    { key },
+  )
 }
 
 export function closedError(key?: string): ClosedError {

@@ -73,6 +73,8 @@ const TAKES: Readonly<Record<keyof CallbackOptions, true>> = {
   maxHold: true,
   minHold: true,
   lockDelay: true,
+  maxWaiting: true,
+  storeTimeout: true,
   signal: true,
   reentrant: true,
 }

@@ -23,7 +23,7 @@ import {
   TAKES,
 } from './options.ts'
 
-export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold'> {
+export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' | 'storeTimeout'> {
   /** What the others see of the leader: an address, a name. At most 1,000 characters. Default: nothing. */
   readonly value?: string | undefined
   /**
@@ -122,7 +122,7 @@ export class Election {
    * @returns whether there was a leader to ask.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
-    checkOptions(options, ['reason'])
+    checkOptions(options, ['reason'], 'reason')
     const reason: unknown = options.reason
     checkReason(reason)
     const { engine } = this.#context
@@ -176,6 +176,8 @@ export class Election {
       renew: true,
       maxHoldMs: Number.POSITIVE_INFINITY,
       waitMs: Number.POSITIVE_INFINITY,
+      maxWaiting: Number.POSITIVE_INFINITY,
+      storeTimeoutMs: undefined,
     })
     const stopMs = grace === undefined ? settings.ttlMs : parseDuration('grace', grace, HOLD_RANGE)
     if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {

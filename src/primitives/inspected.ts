@@ -1,18 +1,7 @@
 import type { HolderView, RoomView, WaiterView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
+import { LONGEST_OWNER, type Owner, parseOwner } from '../engine/owner.ts'
 import { ADMINISTRATION_MS } from './options.ts'
-
-/** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
-export interface Owner {
-  readonly host?: string
-  readonly pid?: number
-  /** The `label` of its locks. */
-  readonly label?: string
-  /** The `value` that a leader gave to `campaign`. */
-  readonly value?: string
-  /** The text in the store, if another program wrote it and none of the fields above can be read from it. */
-  readonly text?: string
-}
 
 /** A holder, as `locks.peek` and `locks.inspect` show it. */
 export interface InspectedHolder extends Omit<HolderView, 'owner'> {
@@ -58,32 +47,4 @@ export async function roomOf(
   return rooms.find((room) => room.key === key)
 }
 
-/** `host:pid (label)`, or the text of another program. */
-export function ownerName({ host, pid, label, text }: Owner): string {
-  return text ?? `${host ?? '?'}:${pid ?? '?'}${label === undefined ? '' : ` (${label})`}`
-}
-
-export function parseOwner(text: string): Owner {
-  const { host, pid, label, value } = parsed(text)
-  const owner: Owner = {
-    ...(typeof host === 'string' ? { host } : {}),
-    ...(typeof pid === 'number' ? { pid } : {}),
-    ...(typeof label === 'string' ? { label } : {}),
-    ...(typeof value === 'string' ? { value } : {}),
-  }
-  return Object.keys(owner).length === 0 ? { text } : owner
-}
-
-function parsed(text: string): Partial<Record<string, unknown>> {
-  if (text.length > LONGEST_OWNER) return {}
-  try {
-    const facts: unknown = JSON.parse(text)
-    return typeof facts === 'object' && facts !== null ? (facts as Record<string, unknown>) : {}
-  } catch {
-    return {}
-  }
-}
-
-/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
-const LONGEST_OWNER = 16_384
 const MOST_KNOWN = 1000

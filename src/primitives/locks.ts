@@ -1,14 +1,11 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
-import { systemClock } from '../base/clock.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
-import type { Store } from '../contract/store.ts'
-import { Engine } from '../engine/engine.ts'
 import { listen } from '../engine/events.ts'
 import { HeldLease } from '../engine/held-lease.ts'
-import { chance, describeOwner, nextTicketId } from '../engine/ids.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
-import { InvalidArgumentError, LeaseLostError } from '../errors.ts'
+import { LeaseLostError } from '../errors.ts'
+import { checkStore } from './check-store.ts'
 import { Election } from './election.ts'
 import {
   hold,
@@ -33,7 +30,6 @@ import {
   EXCLUSIVE,
   type HoldOptions,
   type HoldSettings,
-  type LocksOptions,
   parseSettings,
   TAKES,
   type TryCallbackOptions,
@@ -50,48 +46,6 @@ import {
 } from './together.ts'
 import { type UntilFreeOptions, untilFree } from './until-free.ts'
 
-/**
- * Locks over a store. Make one object per process and store, and share it: one request renews many of its leases, and its
- * waiters share one subscription.
- *
- * ```ts
- * import { createLocks } from 'holdfast'
- * import { sqliteStore } from 'holdfast/sqlite'
- *
- * const locks = createLocks(sqliteStore('./locks.db'))
- * await locks.withLock('invoice:42', async (lease) => {
- *   console.log('paying under fence', lease.fence)
- * })
- * await locks.close()
- * ```
- *
- * @throws {InvalidArgumentError} when the store or an option is not valid.
- */
-export function createLocks(store: Store, options: LocksOptions = {}): Locks {
-  if (typeof store === 'string') {
-    // Never show it: it may hold a password.
-    throw new InvalidArgumentError(
-      'Expected `store` to be a store, got a string. For a URL use `await connect(url)`.',
-    )
-  }
-  if (typeof store?.acquire !== 'function') {
-    throw expected('store', 'a store, such as memoryStore() or redisStore(client)', store)
-  }
-  checkOptions(options, TAKES.locks)
-  const { label, ...settings } = options
-  if (label !== undefined && (typeof label !== 'string' || label.length > LONGEST_LABEL)) {
-    throw expected('label', `a text of at most ${LONGEST_LABEL} characters`, label)
-  }
-  const engine = new Engine(store, { clock: systemClock, chance })
-  return new Locks(
-    { engine, owner: describeOwner(label), nextId: nextTicketId },
-    parseSettings(settings, TAKES.locks),
-  )
-}
-
-/** The label is stored with every ticket of this process. */
-const LONGEST_LABEL = 500
-
 export interface EvictOptions {
   /** Why, as the evicted holder or waiter reads it in its error. 1 to 500 characters. */
   readonly reason: string
@@ -101,7 +55,7 @@ export class Locks {
   readonly #context: LocksContext
   readonly #defaults: HoldSettings
 
-  /** Use {@link createLocks}. */
+  /** Use `createLocks`. */
   constructor(context: LocksContext, defaults: HoldSettings) {
     this.#context = context
     this.#defaults = defaults
@@ -273,8 +227,9 @@ export class Locks {
       patienceMs: settings.patienceMs,
     })
     settings.signal?.throwIfAborted()
-    const { signal } = settings
-    const adopted = await this.#context.engine.adopt({ ticket, fence, lease: settings, signal })
+    const { signal, storeTimeoutMs } = settings
+    const request = { ticket, fence, lease: settings, signal, storeTimeoutMs }
+    const adopted = await this.#context.engine.adopt(request)
     if (adopted instanceof HeldLease) return adopted
     const { evicted } = adopted
     throw new LeaseLostError(
@@ -360,7 +315,9 @@ export class Locks {
    */
   async evict(key: string, id: string, options: EvictOptions): Promise<readonly string[]> {
     checkKey(key)
-    if (typeof id !== 'string' || id === '') throw expected('id', "a ticket's id", id)
+    if (typeof id !== 'string' || id === '') {
+      throw expected('id', "a ticket's id, as in evict(key, id, { reason }) or evictAll(key, { reason })", id)
+    }
     return this.#evict(key, id, options)
   }
 
@@ -368,6 +325,26 @@ export class Locks {
   async evictAll(key: string, options: EvictOptions): Promise<readonly string[]> {
     checkKey(key)
     return this.#evict(key, undefined, options)
+  }
+
+  /**
+   * Whether a lock could be taken now: for the readiness check of an orchestrator, and for a program that starts. It takes a
+   * reader's lock on a key of Holdfast's own (`holdfast#check`), and releases it. So it proves that the store can be reached,
+   * accepts writes from this user, and, with several servers, that a majority agrees. It does not wait for any key of yours.
+   *
+   * `storeTimeout`: the limit of the whole check. Default: that of these locks, else 5 s.
+   *
+   * ```ts
+   * import { connect } from 'holdfast'
+   *
+   * const locks = await connect('memory:')
+   * export const isReady = () => locks.check({ storeTimeout: '2s' }).then(() => true, () => false)
+   * ```
+   *
+   * @throws {StoreError} when the store did not answer in time, or refuses; {@link ClosedError} when the locks are closed.
+   */
+  async check(options?: Pick<HoldOptions, 'storeTimeout'>): Promise<void> {
+    return checkStore(this.#context, parseSettings(options, TAKES.check, this.#defaults))
   }
 
   /**
@@ -395,7 +372,7 @@ export class Locks {
   }
 
   #evict(key: string, id: string | undefined, options: EvictOptions): Promise<readonly string[]> {
-    checkOptions(options, ['reason'])
+    checkOptions(options, ['reason'], 'reason')
     const { reason } = options
     checkReason(reason)
     return this.#ask('evict', () => this.#context.engine.store.evict({ key, id, reason }))

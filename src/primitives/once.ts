@@ -26,7 +26,7 @@ export interface OnceSettings {
 }
 
 export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSettings {
-  checkObject(options)
+  checkObject(options, 'remember')
   const { remember, ...rest } = options
   return {
     settings: parseSettings(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
@@ -66,9 +66,9 @@ const DONE_BEFORE = { ran: false } as const
 async function isTaken(
   context: LocksContext,
   mark: string,
-  { ttlMs, signal }: HoldSettings,
+  { ttlMs, storeTimeoutMs, signal }: HoldSettings,
 ): Promise<boolean> {
-  const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), signal }
+  const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), storeTimeoutMs, signal }
   const lease = await tryHold(context, { key: mark, shape: SHARED, settings: looking })
   await lease?.release()
   return lease === null

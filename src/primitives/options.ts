@@ -1,4 +1,4 @@
-import { checkOptions, expected, LONGEST_KEY, parseFlag, parseSignal } from '../base/arguments.ts'
+import { checkOptions, expected, LONGEST_KEY, parseCount, parseFlag, parseSignal } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration, show, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/store.ts'
 import { patienceFor, ttlFields } from '../engine/ticket-fields.ts'
@@ -22,6 +22,12 @@ export interface HoldOptions {
   readonly minHold?: Duration | undefined
   /** After an expiry (a crash, not a release) nobody gets the key for this long. Default: 0. */
   readonly lockDelay?: Duration | undefined
+  /**
+   * How long to wait for a store that gives no answer. After that the call rejects with a {@link StoreError},
+   * `store-unavailable`, although `wait` may not be over. From 50 ms to 24 days. Default: 5 s for a call that does not wait for
+   * the key, and as long as `wait` for a call that does.
+   */
+  readonly storeTimeout?: Duration | undefined
   /** Ends the wait: the call rejects with `signal.reason`. A lease that is held already is not affected. */
   readonly signal?: AbortSignal | undefined
 }
@@ -33,6 +39,14 @@ export interface WaitOptions extends HoldOptions {
    * the death of a holder with the default `ttl` costs on any store.
    */
   readonly wait?: Duration | undefined
+  /**
+   * How many calls may wait for this key, this one included. If so many wait already, in any process, the call gives up its
+   * place at once and rejects with a {@link QueueFullError}. From 1 on. Default: no limit.
+   *
+   * The store counts when the call arrives, so never more than this many keep waiting. If many arrive in the same moment, a call
+   * may be refused because of another one that is being refused itself. On redlock the servers may count differently.
+   */
+  readonly maxWaiting?: number | undefined
 }
 
 export interface CallbackOptions extends WaitOptions {
@@ -73,6 +87,9 @@ export interface HoldSettings {
   readonly maxHoldMs: number
   readonly minHoldMs: number
   readonly lockDelayMs: number
+  /** `undefined`: the default of the call. */
+  readonly storeTimeoutMs: number | undefined
+  readonly maxWaiting: number
   readonly reentrant: boolean
   readonly signal: AbortSignal | undefined
   /** True for a ticket of Holdfast's own on a marked key: no event tells of it. */
@@ -90,23 +107,38 @@ const DEFAULTS: HoldSettings = {
   maxHoldMs: Number.POSITIVE_INFINITY,
   minHoldMs: 0,
   lockDelayMs: 0,
+  storeTimeoutMs: undefined,
+  maxWaiting: Number.POSITIVE_INFINITY,
   reentrant: false,
   signal: undefined,
 }
 
-const HOLD: readonly (keyof HoldOptions)[] = ['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'signal']
+const HOLD: readonly (keyof HoldOptions)[] = [
+  'ttl',
+  'renew',
+  'maxHold',
+  'minHold',
+  'lockDelay',
+  'storeTimeout',
+  'signal',
+]
+const WAIT: readonly (keyof WaitOptions)[] = [...HOLD, 'wait', 'maxWaiting']
 
 /** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
 export const TAKES: Readonly<
-  Record<'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once' | 'untilFree', ReadonlySet<string>>
+  Record<
+    'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once' | 'untilFree' | 'check',
+    ReadonlySet<string>
+  >
 > = {
-  locks: new Set(['ttl', 'renew', 'maxHold', 'minHold', 'lockDelay', 'wait', 'reentrant', 'label']),
+  locks: new Set([...WAIT.filter((name) => name !== 'signal'), 'reentrant', 'label']),
   try: new Set(HOLD),
-  wait: new Set([...HOLD, 'wait']),
+  wait: new Set(WAIT),
   tryCallback: new Set([...HOLD, 'reentrant']),
-  callback: new Set([...HOLD, 'wait', 'reentrant']),
-  once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait']),
-  untilFree: new Set(['wait', 'signal']),
+  callback: new Set([...WAIT, 'reentrant']),
+  once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait', 'maxWaiting', 'storeTimeout']),
+  untilFree: new Set(['wait', 'storeTimeout', 'signal']),
+  check: new Set(['storeTimeout']),
 }
 
 export function parseSettings(
@@ -134,6 +166,14 @@ export function parseSettings(
       options.lockDelay === undefined
         ? defaults.lockDelayMs
         : parseDuration('lockDelay', options.lockDelay, HOLD_RANGE),
+    storeTimeoutMs:
+      options.storeTimeout === undefined
+        ? defaults.storeTimeoutMs
+        : parseDuration('storeTimeout', options.storeTimeout, TTL_RANGE),
+    maxWaiting:
+      options.maxWaiting === undefined
+        ? defaults.maxWaiting
+        : parseCount('maxWaiting', options.maxWaiting, { least: 1, most: Number.POSITIVE_INFINITY }),
     reentrant: parseFlag('reentrant', options.reentrant, defaults.reentrant),
     signal: parseSignal(options.signal),
   }

@@ -105,6 +105,7 @@ async function takeAtOnce(
     keys.map((key) => ({
       ticket: makeTicket(context, { key, id: context.nextId(), shape: EXCLUSIVE, settings, patienceMs: 0 }),
       waitMs: settings.waitMs,
+      storeTimeoutMs: settings.storeTimeoutMs,
       signal: settings.signal,
       lease: settings,
       whileQueued: undefined,

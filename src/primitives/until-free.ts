@@ -3,13 +3,20 @@ import { paused } from '../base/clock.ts'
 import type { Duration } from '../base/duration.ts'
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
+import { ownerName, parseOwner } from '../engine/owner.ts'
+import { closedDuring } from '../engine/ticket-errors.ts'
 import { AcquireTimeoutError, isHoldfastError } from '../errors.ts'
-import { ownerName, parseOwner, roomOf } from './inspected.ts'
+import { roomOf } from './inspected.ts'
 import type { HoldSettings } from './options.ts'
 
 export interface UntilFreeOptions {
   /** How long to wait until the key is free. With 0 the call looks once, with `Infinity` it waits for ever. Default: 30 s. */
   readonly wait?: Duration | undefined
+  /**
+   * How long a store may give no answer, before the call rejects with a `StoreError`. Default: as long as `wait`, and 5 s with
+   * `wait: 0`.
+   */
+  readonly storeTimeout?: Duration | undefined
   /** Ends the wait: the call rejects with `signal.reason`. */
   readonly signal?: AbortSignal | undefined
 }
@@ -22,12 +29,13 @@ export async function untilFree(engine: Engine, key: string, settings: HoldSetti
   const { signal } = settings
   signal?.throwIfAborted()
   const ending = new AbortController()
-  engine.onlookers.add(ending)
+  const onClose = () => ending.abort(closedDuring(key, 'waited for'))
+  engine.onlookers.add(onClose)
   if (signal !== undefined) engine.signals.add(signal, ending)
   try {
-    await lookUntilFree(engine, key, settings.waitMs, ending.signal)
+    await lookUntilFree(engine, key, settings, ending.signal)
   } finally {
-    engine.onlookers.delete(ending)
+    engine.onlookers.delete(onClose)
     if (signal !== undefined) engine.signals.remove(signal, ending)
   }
 }
@@ -35,19 +43,27 @@ export async function untilFree(engine: Engine, key: string, settings: HoldSetti
 async function lookUntilFree(
   engine: Engine,
   key: string,
-  waitMs: number,
+  { waitMs, storeTimeoutMs = waitMs === 0 ? ANSWER_MS : Number.POSITIVE_INFINITY }: HoldSettings,
   ending: AbortSignal,
 ): Promise<void> {
   const { clock, chance } = engine
   const startedAt = clock.monotonicMs()
-  const waitedMs = () => clock.monotonicMs() - startedAt
+  const waitUntil = startedAt + waitMs
+  /** When the first look in a row without an answer began. */
+  let silentSince: number | undefined
   for (let looks = 1; ; looks += 1) {
-    const limitMs = Math.min(engine.attemptMs(looks), Math.max(waitMs - waitedMs(), SHORTEST_LOOK_MS))
+    const beganAt = clock.monotonicMs()
+    const silentUntil = (silentSince ?? beganAt) + storeTimeoutMs
+    const leastMs = waitMs === 0 ? storeTimeoutMs : Math.min(SHORTEST_LOOK_MS, silentUntil - beganAt)
+    const mostMs = Math.min(engine.attemptMs(looks), waitUntil - beganAt, silentUntil - beganAt)
+    const limitMs = Math.max(leastMs, mostMs)
     const seen = await unlessAborted(ending, look(engine, key, limitMs))
     if (seen.tag === 'free') return
-    const leftMs = waitMs - waitedMs()
-    if (leftMs <= 0) throw seen.tag === 'silent' ? seen.error : notFree(key, waitedMs(), seen.room)
-    await paused(clock, Math.min(backoffMs(LOOKS, looks, chance), leftMs), ending)
+    silentSince = seen.tag === 'silent' ? (silentSince ?? beganAt) : undefined
+    const at = clock.monotonicMs()
+    const until = seen.tag === 'silent' ? Math.min(waitUntil, silentUntil) : waitUntil
+    if (at >= until) throw seen.tag === 'silent' ? seen.error : notFree(key, at - startedAt, seen.room)
+    await paused(clock, Math.min(backoffMs(LOOKS, looks, chance), until - at), ending)
     ending.throwIfAborted()
   }
 }
@@ -91,3 +107,5 @@ function unlessAborted<T>(signal: AbortSignal, asked: Promise<T>): Promise<T> {
 const LOOKS: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0.2 }
 /** A wait shorter than a round trip still gets an answer, because the key may be free. */
 const SHORTEST_LOOK_MS = 500
+/** How long a store may take to answer a call that does not wait for the key. */
+const ANSWER_MS = 5000

@@ -256,6 +256,7 @@ export class Job implements ScheduledJob {
     const { ttlMs, maxRunMs } = settings
     const hold = {
       ...wait,
+      maxWaiting: Number.POSITIVE_INFINITY,
       ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
       maxHold: Math.min((maxRunMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
       renew: true,

@@ -142,7 +142,12 @@ class StoreLockManager implements LockManager {
 
   /** Waits without a limit. If a thief evicts the waiter, it queues again, after a pause in which the thief gets the lock. */
   async #take({ name, options: { mode, signal } }: WebLockRequest<unknown>): Promise<Lease> {
-    const terms = { ...this.#terms, wait: Number.POSITIVE_INFINITY, signal }
+    const terms = {
+      ...this.#terms,
+      wait: Number.POSITIVE_INFINITY,
+      maxWaiting: Number.POSITIVE_INFINITY,
+      signal,
+    }
     for (;;) {
       try {
         const key = this.#keyOf(name)

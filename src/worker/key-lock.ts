@@ -19,7 +19,12 @@ export class KeyLock implements WorkerLock {
   }
 
   acquire(signal: AbortSignal): Promise<WorkerLease> {
-    const options = { ...this.#options, signal, wait: Number.POSITIVE_INFINITY }
+    const options = {
+      ...this.#options,
+      signal,
+      wait: Number.POSITIVE_INFINITY,
+      maxWaiting: Number.POSITIVE_INFINITY,
+    }
     return this.#ask(signal, () => this.#locks.acquire(this.#key, options))
   }
 

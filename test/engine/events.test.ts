@@ -13,7 +13,7 @@ describe('a request', () => {
     await clock.advance(700)
     await lease.release()
     expect(story(heard)).toBe('requested acquired released')
-    const facts = { store: 'scripted', key: 'k', id: lease.id, units: 1, limit: 1, owner: '{"label":"test"}' }
+    const facts = { store: 'scripted', key: 'k', id: lease.id, units: 1, limit: 1, owner: { label: 'test' } }
     const at = clock.wallMs()
     expect(heard).toEqual([
       { event: 'requested', ...facts, at: at - 700, waitMs: 5000, ttlMs: TTL },

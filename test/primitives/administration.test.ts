@@ -142,7 +142,7 @@ describe('peek', () => {
     const { locks, store } = scene()
     expect(await errorOf(locks.peek(''))).toMatchObject({ code: 'invalid-argument' })
     expect(await errorOf(locks.waitUntilFree('k', { wiat: 5 } as never))).toMatchObject({
-      message: 'Expected the options to be among `wait`, `signal`, got `wiat`.',
+      message: 'Expected the options to be among `wait`, `storeTimeout`, `signal`, got `wiat`.',
     })
     expect(store.sent).toEqual([])
   })

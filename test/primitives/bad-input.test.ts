@@ -141,15 +141,15 @@ describe('options', () => {
   test.each([
     [
       { tll: '5s' },
-      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `signal`, `wait`, got `tll`.',
+      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `storeTimeout`, `signal`, `wait`, `maxWaiting`, got `tll`.',
     ],
     [
       { ttlMs: 5000 },
-      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `signal`, `wait`, got `ttlMs`.',
+      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `storeTimeout`, `signal`, `wait`, `maxWaiting`, got `ttlMs`.',
     ],
     [
       { reentrant: true },
-      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `signal`, `wait`, got `reentrant`.',
+      'Expected the options to be among `ttl`, `renew`, `maxHold`, `minHold`, `lockDelay`, `storeTimeout`, `signal`, `wait`, `maxWaiting`, got `reentrant`.',
     ],
     [{ renew: 'yes' }, 'Expected `renew` to be true or false, got "yes".'],
     [{ renew: 1 }, 'Expected `renew` to be true or false, got 1.'],

@@ -241,8 +241,11 @@ describe('once', () => {
     [['', HOUR, () => {}], 'Expected `key` to be a string with at least one character, got "".'],
     [['k'.repeat(1020), HOUR, () => {}], 'Expected `key` to have at most 1019 characters, got 1020.'],
     [['k', HOUR, 'work'], 'Expected the last argument to be a function, got "work".'],
-    [['k', undefined, () => {}], 'Expected the options to be an object, got undefined.'],
-    [['k', () => {}], 'Expected the options to be an object, got a function.'],
+    [['k', undefined, () => {}], 'Expected the options to be an object with `remember`, got undefined.'],
+    [
+      ['k', () => {}],
+      'Expected the options to be an object with `remember`, got a function. The work comes last, after the options.',
+    ],
     [['k', {}, () => {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
     [['k', { remember: 'for ever' }, () => {}], 'Expected `remember` to be a duration from 50 ms to 24 days'],
     [['k', { ...HOUR, minHold: 1 }, () => {}], 'Expected the options to be among'],

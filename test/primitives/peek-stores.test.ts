@@ -28,6 +28,9 @@ test.concurrent.each(Object.entries(places))(
         holders: [{ id: held.id, state: 'held', owner: { pid: process.pid, label: 'one' } }],
         queue: [{ owner: { label: 'other' } }],
       })
+      const refused = other.acquire('k', { maxWaiting: 1 })
+      await expect(refused).rejects.toMatchObject({ code: 'queue-full', key: 'k' })
+      await until('it left the queue', async () => (await one.peek('k'))?.queue.length === 1)
       const free = other.waitUntilFree('k', { wait: '1m' }).then(() => one.peek('k'))
       await held.release()
       await (await waiting).release()
@@ -35,6 +38,64 @@ test.concurrent.each(Object.entries(places))(
       await longer.release()
     } finally {
       await Promise.all([one.close(), other.close()])
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+test.concurrent.each(Object.entries(places))(
+  'on %s a check passes beside other checks, and fails when the store is gone',
+  async (store, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-check-'))
+    const place = await open(folder)
+    const locks = await connect(place.url)
+    try {
+      const held = await locks.acquire('k')
+      await Promise.all([1, 2, 3].map(() => locks.check({ storeTimeout: '30s' })))
+      await held.release()
+      await until('nothing is left', async () => (await locks.inspect().next()).done === true)
+      await place.close()
+      // A file does not go away.
+      if (store !== 'sqlite') {
+        await expect(locks.check({ storeTimeout: '1s' })).rejects.toMatchObject({ name: 'StoreError' })
+      }
+    } finally {
+      await locks.close()
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+test.concurrent.each(Object.entries(places))(
+  'on %s no more calls keep waiting than may, however many come at once',
+  async (store, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-crowd-'))
+    const place = await open(folder)
+    const clients = await Promise.all([connect(place.url), connect(place.url)])
+    const [one] = clients
+    try {
+      const held = await one.acquire('k')
+      let [waiting, refused] = [0, 0]
+      for (const locks of clients) locks.on('queued', () => (waiting += 1))
+      const calls = Array.from({ length: 12 }, async (_, index) => {
+        try {
+          const lease = await clients[index % 2]?.acquire('k', { wait: '2m', maxWaiting: 3 })
+          await lease?.release()
+        } catch (error) {
+          expect(error).toMatchObject({ code: 'queue-full' })
+          refused += 1
+        }
+      })
+      await until('each waits or was refused', () => waiting + refused === 12)
+      // Each server of a redlock has a queue of its own.
+      if (store !== 'redlock') expect([waiting >= 1, waiting <= 3]).toEqual([true, true])
+      await until('the others left the queue', async () => (await one.peek('k'))?.queue.length === waiting)
+      await held.release()
+      await Promise.all(calls)
+    } finally {
+      await Promise.all(clients.map((locks) => locks.close()))
       await place.close()
       rmSync(folder, { recursive: true, force: true })
     }

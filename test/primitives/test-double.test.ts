@@ -44,6 +44,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     election: (key) => real.election(key),
     adopt: (json, options) => real.adopt(json, options),
     peek: async () => null,
+    check: async () => {},
     waitUntilFree: async () => {},
     inspect: (options) => real.inspect(options),
     evict: async () => [],

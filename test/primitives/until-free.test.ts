@@ -106,7 +106,12 @@ test('closing the locks ends it at once', async () => {
   const free = locks.waitUntilFree('k', { wait: Number.POSITIVE_INFINITY })
   await clock.advance(10_000)
   const closed = locks.close()
-  expect(await outcomeOf(free)).toMatchObject({ error: { code: 'closed' } })
+  expect(await outcomeOf(free)).toMatchObject({
+    error: {
+      code: 'closed',
+      message: 'These locks were closed while "k" was waited for. Let all work end before close().',
+    },
+  })
   await clock.until(closed)
   expect(await errorOf(locks.waitUntilFree('k'))).toMatchObject({ code: 'closed' })
   await held.release()

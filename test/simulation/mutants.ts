@@ -278,7 +278,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {
     file: 'engine/engine.ts',
-    find: 'return context.leases.list().map((lease) => lease.close(closedError(lease.key)))',
+    find: "return context.leases.list().map((lease) => lease.close(closedDuring(lease.key, 'held')))",
     replace: 'return []',
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {

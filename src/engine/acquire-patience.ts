@@ -1,0 +1,49 @@
+import type { HoldfastError } from '../errors.ts'
+import type { AcquireRequest } from './acquire-request.ts'
+import { type Asking, isSilent, SILENCE_MS, type Waiting } from './acquisition-state.ts'
+import { silenceOf, timeoutOf } from './ticket-errors.ts'
+
+/** How long one request waits for its key, and for a store that does not answer. */
+export class AcquirePatience {
+  readonly #request: AcquireRequest
+  /** On the monotonic clock, as all times here. */
+  readonly #startedAt: number
+  readonly #until: number
+  /** A wait shorter than a round trip still gets an answer, because the key may be free. */
+  readonly #answerUntil: number
+  readonly #silenceMs: number
+
+  constructor(request: AcquireRequest, startedAt: number) {
+    const { waitMs, storeTimeoutMs } = request
+    this.#request = request
+    this.#startedAt = startedAt
+    this.#silenceMs = storeTimeoutMs ?? Number.POSITIVE_INFINITY
+    // A caller that does not wait for the key still waits for the store's answer.
+    this.#until = startedAt + (waitMs > 0 ? waitMs : (storeTimeoutMs ?? ANSWER_MS))
+    this.#answerUntil = Math.max(this.#until, startedAt + SILENCE_MS)
+  }
+
+  /** When it ends, unless the store answers before. */
+  endOf(state: Asking | Waiting): number {
+    if (state.tag === 'asking') return Math.min(this.#answerUntil, state.since + this.#silenceMs)
+    if (state.attempts === 0) return this.#until
+    return Math.min(this.#until, state.unansweredSince + this.#silenceMs)
+  }
+
+  /** What the caller is told at its end. `isHeldHere`: these locks hold the key themselves. */
+  errorOf(
+    state: Asking | Waiting,
+    { at, store, isHeldHere }: { readonly at: number; readonly store: string; readonly isHeldHere: boolean },
+  ): HoldfastError {
+    const { ticket, startedAtMs } = this.#request
+    // Of several keys the caller has waited for all until now.
+    const waitedMs = Math.round(at - (startedAtMs ?? this.#startedAt))
+    const isCutShort = at < this.#until
+    if (state.tag === 'asking' || isCutShort || isSilent(state, at))
+      return silenceOf(ticket, store, isCutShort ? this.#silenceMs : waitedMs, state.lastError)
+    return timeoutOf(ticket, waitedMs, { ahead: state.ahead, isHeldHere })
+  }
+}
+
+/** How long a store may take to answer somebody who will not wait for the key. */
+const ANSWER_MS = 5000

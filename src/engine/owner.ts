@@ -1,0 +1,48 @@
+/** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
+export interface Owner {
+  readonly host?: string
+  readonly pid?: number
+  /** The `label` of its locks. */
+  readonly label?: string
+  /** The `value` that a leader gave to `campaign`. */
+  readonly value?: string
+  /** The text in the store, if another program wrote it and none of the fields above can be read from it. */
+  readonly text?: string
+}
+
+/** Tickets of one process have the same owner, so it is parsed once for many events. Nobody may change it. */
+export function lastOwner(text: string): Owner {
+  if (text !== last.text) last = { text, owner: Object.freeze(parseOwner(text)) }
+  return last.owner
+}
+
+let last: { readonly text: string; readonly owner: Owner } = { text: '', owner: { text: '' } }
+
+/** `host:pid (label)`, or the text of another program. */
+export function ownerName({ host, pid, label, text }: Owner): string {
+  return text ?? `${host ?? '?'}:${pid ?? '?'}${label === undefined ? '' : ` (${label})`}`
+}
+
+export function parseOwner(text: string): Owner {
+  const { host, pid, label, value } = parsed(text)
+  const owner: Owner = {
+    ...(typeof host === 'string' ? { host } : {}),
+    ...(typeof pid === 'number' ? { pid } : {}),
+    ...(typeof label === 'string' ? { label } : {}),
+    ...(typeof value === 'string' ? { value } : {}),
+  }
+  return Object.keys(owner).length === 0 ? { text } : owner
+}
+
+function parsed(text: string): Partial<Record<string, unknown>> {
+  if (text.length > LONGEST_OWNER) return {}
+  try {
+    const facts: unknown = JSON.parse(text)
+    return typeof facts === 'object' && facts !== null ? (facts as Record<string, unknown>) : {}
+  } catch {
+    return {}
+  }
+}
+
+/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
+export const LONGEST_OWNER = 16_384
