@@ -1,0 +1,1 @@
+export { type LockLogger, type LogLevel, type LogOptions, logLocks } from './log-locks.ts'
