@@ -29,16 +29,12 @@ const POINT = { renew: false, minHold: 0, lockDelay: 0 } as const
 
 /** How long it takes until no more than `most` points are taken. */
 async function untilFree(locks: Locks, key: string, most: number): Promise<number> {
-  // The room of that very key comes first, where there is one.
-  for await (const room of locks.inspect({ prefix: key, pageSize: 1 })) {
-    if (room.key !== key) return 0
-    let taken = room.holders.reduce((sum, { units }) => sum + units, 0)
-    const inOrder = [...room.holders].sort((one, other) => one.remainingMs - other.remainingMs)
-    for (const { units, remainingMs } of inOrder) {
-      taken -= units
-      if (taken <= most) return remainingMs
-    }
-    return 0
+  const { holders = [] } = (await locks.peek(key)) ?? {}
+  let taken = holders.reduce((sum, { units }) => sum + units, 0)
+  const inOrder = [...holders].sort((one, other) => one.remainingMs - other.remainingMs)
+  for (const { units, remainingMs } of inOrder) {
+    taken -= units
+    if (taken <= most) return remainingMs
   }
   return 0
 }

@@ -136,13 +136,9 @@ export class Marks {
   }
 
   async #holderOf(key: string): Promise<InspectedHolder | undefined> {
-    // Some stores read all their keys before they answer that there is none.
-    if (!(await this.#isTaken(key))) return undefined
-    // The prefix is the whole key, so if the key has a room, that room comes first.
-    for await (const room of this.#locks.inspect({ prefix: key, pageSize: 1 })) {
-      return room.key === key ? room.holders[0] : undefined
-    }
-    return undefined
+    const room = await this.#locks.peek(key)
+    // Readers are other processes that look at the mark just now.
+    return room?.holders.find(({ limit }) => limit === 1)
   }
 
   #keyOf(tickMs: number, what: 'done' | TickResult | ReturnType<typeof begun>): string {
