@@ -6,6 +6,7 @@ import {
   type ServerLocksOptions,
 } from '../http/index.ts'
 import type { CallbackOptions, Locks } from '../index.ts'
+import type { ScheduleOptions } from '../schedule/index.ts'
 import { currentResponse, runUnder } from './running.ts'
 
 /** Under which a module has its {@link ModuleLocks}; for {@link WithLock} alone. */
@@ -15,12 +16,16 @@ export const MODULE_LOCKS: unique symbol = Symbol('holdfast module')
 export class ModuleLocks {
   readonly #server: ServerLocks
 
-  static async open(options: ServerLocksOptions): Promise<ModuleLocks> {
-    return new ModuleLocks(await openServerLocks(options))
+  /** What the schedule of the module is made with. */
+  readonly schedule: ScheduleOptions
+
+  static async open(options: ServerLocksOptions, schedule: ScheduleOptions): Promise<ModuleLocks> {
+    return new ModuleLocks(await openServerLocks(options), schedule)
   }
 
-  constructor(server: ServerLocks) {
+  constructor(server: ServerLocks, schedule: ScheduleOptions) {
     this.#server = server
+    this.schedule = schedule
   }
 
   get locks(): Locks {

@@ -1,26 +1,35 @@
 import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
-import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
+import { checkObject, checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'
+import type { ScheduleOptions } from '../schedule/index.ts'
+import { BackgroundWork } from './background-work.ts'
 import { MODULE_LOCKS, ModuleLocks } from './module-locks.ts'
 import { rememberResponse } from './running.ts'
 
 /** The locks, to be injected: `@Inject(LOCKS) private readonly locks: Locks`. */
 export const LOCKS: unique symbol = Symbol('holdfast locks')
 
+export interface HoldfastModuleOptions extends ServerLocksOptions {
+  /** For the jobs of `@Scheduled`: their time zone, grace, `onRun` and `onError`. Default: failures go to the logger of NestJS. */
+  readonly schedule?: ScheduleOptions | undefined
+}
+
 export interface HoldfastModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
   /** What `useFactory` is given. */
   readonly inject?: readonly Token[] | undefined
-  readonly useFactory: (...injected: never[]) => ServerLocksOptions | Promise<ServerLocksOptions>
+  readonly useFactory: (...injected: never[]) => HoldfastModuleOptions | Promise<HoldfastModuleOptions>
 }
 
 type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 
 /**
- * Locks for a NestJS application, in all of its modules: `@Inject(LOCKS)`, and the decorator {@link WithLock}. When the application
- * closes, whoever waits for a lock is answered with 503, requests that have theirs are finished, and then the locks are closed;
- * call `app.enableShutdownHooks()` for that to happen at SIGTERM.
+ * Locks for a NestJS application, in all of its modules: `@Inject(LOCKS)`, and the decorators {@link WithLock}, {@link Scheduled}
+ * and {@link OnLeadership}. When the application closes, whoever waits for a lock is answered with 503, requests that have theirs
+ * are finished, scheduled runs and leaders end, and then the locks are closed; call `app.enableShutdownHooks()` for that to
+ * happen at SIGTERM.
  *
  * ```ts
  * import { Module } from '@nestjs/common'
@@ -33,7 +42,7 @@ type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 // biome-ignore lint/complexity/noStaticOnlyClass: NestJS knows a module by its class.
 export class HoldfastModule {
   /** Either `{ store: url, … }` with the options of `connect`, or `{ locks }`. */
-  static forRoot(options: ServerLocksOptions): DynamicModule {
+  static forRoot(options: HoldfastModuleOptions): DynamicModule {
     return moduleWith({ useFactory: () => options })
   }
 
@@ -72,7 +81,10 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
         )
       }
       application.hasLocks = true
-      return ModuleLocks.open(await useFactory(...injected))
+      const options = await useFactory(...injected)
+      checkObject(options)
+      const { schedule = {}, ...rest } = options
+      return ModuleLocks.open(rest, schedule)
     },
   }
   const locks = {
@@ -80,12 +92,18 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
     inject: [MODULE_LOCKS],
     useFactory: ({ locks }: ModuleLocks): Locks => locks,
   }
+  const background = {
+    provide: BackgroundWork,
+    inject: [MODULE_LOCKS, DiscoveryService],
+    useFactory: ({ locks, schedule }: ModuleLocks, discovery: DiscoveryService): BackgroundWork =>
+      new BackgroundWork(locks, discovery, schedule),
+  }
   return {
     module: HoldfastModule,
     global: true,
-    imports: [ApplicationModule, ...imports],
+    imports: [ApplicationModule, DiscoveryModule, ...imports],
     // The token of a global interceptor, APP_INTERCEPTOR of @nestjs/core.
-    providers: [moduleLocks, locks, { provide: 'APP_INTERCEPTOR', useValue: rememberResponse }],
+    providers: [moduleLocks, locks, background, { provide: 'APP_INTERCEPTOR', useValue: rememberResponse }],
     exports: [MODULE_LOCKS, LOCKS],
   }
 }

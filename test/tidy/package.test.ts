@@ -19,6 +19,7 @@ const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner
 /** The peers of entries: packages that their users have anyway. */
 const NEEDS: Readonly<Record<string, string>> = {
   '@nestjs/common': 'src/nestjs/',
+  '@nestjs/core': 'src/nestjs/',
   '@opentelemetry/api': 'src/observe/otel/',
   'prom-client': 'src/observe/prometheus/',
 }

@@ -1,0 +1,133 @@
+import { Logger } from '@nestjs/common'
+import type { DiscoveryService } from '@nestjs/core'
+import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { paused, systemClock } from '../base/clock.ts'
+import { messageOf, reportOf } from '../base/thrown.ts'
+import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
+import type { Election, Leadership, Locks } from '../index.ts'
+import { createSchedule, type Schedule, type ScheduleOptions } from '../schedule/index.ts'
+import type { NotedMethod } from './noted.ts'
+import { type LeadershipNote, leadershipMethods, type OnLeadershipOptions } from './on-leadership.ts'
+import { scheduledMethods } from './scheduled.ts'
+
+/**
+ * The methods with `@Scheduled` and `@OnLeadership` of an application. NestJS calls the hooks: they start when all modules are
+ * ready, and have ended before the locks are closed.
+ */
+export class BackgroundWork {
+  readonly #locks: Locks
+  readonly #discovery: DiscoveryService
+  readonly #options: ScheduleOptions
+  readonly #logger = new Logger('Holdfast')
+  readonly #stopping = new AbortController()
+  readonly #stopped: Promise<void> = aborted(this.#stopping.signal)
+  #schedule: Schedule | undefined
+  #campaigns: readonly Promise<void>[] = []
+
+  constructor(locks: Locks, discovery: DiscoveryService, options: ScheduleOptions) {
+    this.#locks = locks
+    this.#discovery = discovery
+    this.#options = options
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    const instances = this.#instances()
+    const jobs = instances.flatMap(scheduledMethods)
+    const offices = instances.flatMap(leadershipMethods)
+    const schedule = createSchedule(this.#locks, {
+      onError: (error, { name }) => this.#warn(`The scheduled job ${JSON.stringify(name)} failed.`, error),
+      ...this.#options,
+    })
+    for (const { note, call } of jobs) schedule.add(note.name, note.expression, note.options, call)
+    // All are checked before the first one starts.
+    const elections = offices.map((office) => ({ office, election: this.#locks.election(office.note.key) }))
+    for (const { office, election } of elections) await checkCampaign(election, office.note.options)
+    if (jobs.length > 0) schedule.start()
+    this.#schedule = schedule
+    this.#campaigns = elections.map(({ office, election }) => this.#campaign(office, election))
+  }
+
+  /** A run may end, and a leader settle, before the modules are taken apart further. */
+  async onModuleDestroy(): Promise<void> {
+    this.#stopping.abort()
+    await Promise.all([this.#schedule?.stop(), ...this.#campaigns])
+  }
+
+  /** Of all providers and controllers of the application, each once. */
+  #instances(): readonly object[] {
+    const instances = new Set<object>()
+    for (const wrapper of [...this.#discovery.getProviders(), ...this.#discovery.getControllers()]) {
+      const instance: unknown = wrapper.instance
+      if (typeof instance !== 'object' || instance === null) continue
+      if (wrapper.isDependencyTreeStatic()) instances.add(instance)
+      else refuseMethods(instance)
+    }
+    return [...instances]
+  }
+
+  async #campaign(
+    { title, note: { key, options }, call }: NotedMethod<LeadershipNote>,
+    election: Election,
+  ): Promise<void> {
+    const { signal } = this.#stopping
+    const onError = (error: unknown) =>
+      this.#warn(`${title} cannot be elected for ${JSON.stringify(key)} now, and will ask again.`, error)
+    for (let failures = 1; !signal.aborted; failures += 1) {
+      try {
+        await election.campaign({ ...options, signal, onError }, (leadership) => {
+          const settled = (async () => {
+            await call(leadership)
+            await aborted(leadership.signal)
+          })()
+          return Promise.race([settled, this.#lostAtTheEnd(leadership)])
+        })
+      } catch (error) {
+        if (signal.aborted || isHoldfastError(error, 'closed')) return
+        this.#warn(
+          `${title} failed as the leader for ${JSON.stringify(key)}. Another instance may lead now.`,
+          error,
+        )
+        await paused(systemClock, backoffMs(AFTER_FAILURE, failures), signal)
+      }
+    }
+  }
+
+  /** Settles if the work goes on although its lease is over and the application closes: nobody waits for it any longer. */
+  async #lostAtTheEnd({ lost }: Leadership): Promise<void> {
+    await aborted(lost)
+    await this.#stopped
+  }
+
+  #warn(message: string, error: unknown): void {
+    this.#logger.error(`${message} ${messageOf(error)}`, reportOf(error))
+  }
+}
+
+/** NestJS makes these instances for a request, so there is none whose method could run. */
+function refuseMethods(instance: object): void {
+  const [method] = [...scheduledMethods(instance), ...leadershipMethods(instance)]
+  if (method === undefined) return
+  throw new InvalidArgumentError(
+    `Expected \`${method.title}\` to be a method of a provider of the default scope, got one that NestJS makes for each request or each user of it.`,
+  )
+}
+
+/** Has the options checked without a request: the campaign ends before it begins. @throws {InvalidArgumentError} */
+async function checkCampaign(election: Election, options: OnLeadershipOptions): Promise<void> {
+  const over = new Error('Only the options were to be checked.')
+  try {
+    await election.campaign({ ...options, signal: AbortSignal.abort(over) }, () => {})
+  } catch (error) {
+    if (error !== over) throw error
+  }
+}
+
+function aborted(signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+/** The longest pause is short enough that a candidate is there when the leader of the moment goes. */
+const AFTER_FAILURE: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }

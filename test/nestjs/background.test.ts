@@ -1,0 +1,226 @@
+import { type INestApplicationContext, Injectable, Module, Scope, type Type } from '@nestjs/common'
+import { NestFactory } from '@nestjs/core'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
+import { currentLock, HoldfastModule, OnLeadership, Scheduled, WithLock } from '../../src/nestjs/index.ts'
+import type { FinishedRun, ScheduledRun } from '../../src/schedule/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { errorOf } from '../engine/scene.ts'
+import { gate, twoProcesses } from '../http/scene.ts'
+import { until } from '../servers/until.ts'
+
+const EVERY_SECOND = '* * * * * *'
+
+async function start(
+  locks: Locks,
+  providers: readonly Type[],
+  options: Partial<Parameters<typeof HoldfastModule.forRoot>[0]> = {},
+): Promise<INestApplicationContext> {
+  class AppModule {}
+  Module({ imports: [HoldfastModule.forRoot({ locks, ...options })], providers: [...providers] })(AppModule)
+  const app = await NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false })
+  onTestFinished(() => app.close())
+  return app
+}
+
+/** Two processes at one store. What a schedule remembers of its ticks stays there. */
+function twoInstances(): { locks: Locks; other: Locks } {
+  const store = memoryStore()
+  const [locks, other] = [createLocks(store), createLocks(store)]
+  onTestFinished(async () => {
+    await Promise.all([locks.close(), other.close()])
+  })
+  return { locks, other }
+}
+
+describe('@Scheduled', () => {
+  test('runs each tick in one instance, under its lock, with the run as the argument', async () => {
+    const runs: [string, ScheduledRun][] = []
+    @Injectable()
+    class Reports {
+      readonly greeting = 'report'
+      @WithLock('database')
+      @Scheduled('report', EVERY_SECOND)
+      async send(run: ScheduledRun): Promise<void> {
+        runs.push([`${this.greeting} under ${currentLock().lease.key}`, run])
+      }
+    }
+    const { locks, other } = twoInstances()
+    await Promise.all([start(locks, [Reports]), start(other, [Reports])])
+    await until('three runs', () => runs.length >= 3, { withinMs: 30_000 })
+    expect(runs[0]?.[0]).toBe('report under database')
+    const ticks = runs.map(([, run]) => run.scheduledAt.getTime())
+    expect(new Set(ticks).size).toBe(ticks.length)
+    expect(runs[0]?.[1]).toMatchObject({ name: 'report', attempt: 1, fence: expect.any(BigInt) })
+  })
+
+  test('lets a run end when the application closes, and begins no more', async () => {
+    const [begun, end] = [gate(), gate()]
+    let runs = 0
+    let ended = 0
+    @Injectable()
+    class Slow {
+      @Scheduled('slow', EVERY_SECOND)
+      async run(): Promise<void> {
+        runs += 1
+        begun.open()
+        await end.opened
+        ended += 1
+      }
+    }
+    const { locks, other } = twoInstances()
+    const finished: FinishedRun[] = []
+    const schedule = { onRun: (run: FinishedRun) => finished.push(run) }
+    const app = await start(locks, [Slow], { schedule })
+    await begun.opened
+    const closed = app.close()
+    end.open()
+    await closed
+    expect([runs, ended]).toEqual([1, 1])
+    expect(finished).toMatchObject([{ name: 'slow', result: 'ok' }])
+    expect(await other.peek('schedule:slow')).toBeNull()
+  })
+
+  test('may stand at two methods under different names only', async () => {
+    @Injectable()
+    class Twice {
+      @Scheduled('same', '0 3 * * *')
+      one(): void {}
+      @Scheduled('same', '0 4 * * *')
+      two(): void {}
+    }
+    const { locks } = twoInstances()
+    expect((await errorOf(start(locks, [Twice]))).message).toMatch(
+      /^Expected `name` to be that of one job only/,
+    )
+  })
+})
+
+describe('@OnLeadership', () => {
+  test('leads in one instance, on after the method has returned, until the application closes', async () => {
+    const led: string[] = []
+    const terms: Leadership[] = []
+    @Injectable()
+    class Outbox {
+      @OnLeadership('outbox', { ttl: '20s', value: 'here' })
+      lead(leadership: Leadership): void {
+        led.push('led')
+        terms.push(leadership)
+      }
+    }
+    const { locks, other } = twoProcesses()
+    const first = await start(locks, [Outbox])
+    await until('the first one leads', () => led.length === 1)
+    const second = await start(other, [Outbox])
+    await until('the second one waits', async () => (await locks.peek('outbox'))?.queue.length === 1)
+    expect(await other.election('outbox').leader()).toMatchObject({ value: 'here' })
+    expect(led).toHaveLength(1)
+    await first.close()
+    expect(terms[0]?.signal.aborted).toBe(true)
+    await until('the second one leads', () => led.length === 2)
+    await second.close()
+    expect(await locks.peek('outbox')).toBeNull()
+  })
+
+  test('hands over only when the method has settled', async () => {
+    const [begun, end] = [gate(), gate()]
+    const log: string[] = []
+    @Injectable()
+    class Outbox {
+      @OnLeadership('outbox')
+      async lead({ signal }: Leadership): Promise<void> {
+        log.push('begins')
+        begun.open()
+        if (log.length > 1) return
+        await new Promise((resolve) => signal.addEventListener('abort', resolve))
+        await end.opened
+        log.push('settles')
+      }
+    }
+    const { locks, other } = twoProcesses()
+    const first = await start(locks, [Outbox])
+    await begun.opened
+    await start(other, [Outbox])
+    await until('the second one waits', async () => (await locks.peek('outbox'))?.queue.length === 1)
+    const closed = first.close()
+    expect((await other.peek('outbox'))?.queue).toHaveLength(1)
+    end.open()
+    await closed
+    await until('the second one leads', () => log.length === 3)
+    expect(log).toEqual(['begins', 'settles', 'begins'])
+  })
+
+  test('waits at its close no longer than the grace for a method that does not settle', async () => {
+    const begun = gate<Leadership>()
+    @Injectable()
+    class Stuck {
+      @OnLeadership('stuck', { ttl: '1s', grace: '100ms' })
+      lead(leadership: Leadership): Promise<void> {
+        begun.open(leadership)
+        return new Promise(() => {})
+      }
+    }
+    const { locks } = twoProcesses()
+    const app = await start(locks, [Stuck])
+    const leadership = await begun.opened
+    await app.close()
+    expect(leadership.lost.aborted).toBe(true)
+  })
+
+  test('becomes a candidate again after a failure', async () => {
+    let terms = 0
+    @Injectable()
+    class Failing {
+      @OnLeadership('failing')
+      async lead(): Promise<void> {
+        terms += 1
+        if (terms === 1) throw new Error('not today')
+      }
+    }
+    const { locks } = twoProcesses()
+    await start(locks, [Failing])
+    await until('it leads once more', () => terms === 2, { withinMs: 30_000 })
+  })
+})
+
+describe('what is wrong is said when the application starts', () => {
+  class Named {
+    lead(): void {}
+  }
+
+  test.each<[string, () => MethodDecorator, RegExp]>([
+    ['an expression', () => Scheduled('a', 'every day') as MethodDecorator, /^Expected `expression` to be /],
+    ['a name', () => Scheduled('', EVERY_SECOND) as MethodDecorator, /^Expected `name` to be /],
+    ['a key', () => OnLeadership('') as MethodDecorator, /^Expected `key` to be /],
+    ['a duration', () => OnLeadership('k', { ttl: 'soon' }) as MethodDecorator, /^Expected `ttl` to be /],
+  ])('%s', async (_, decorate, message) => {
+    @Injectable()
+    class Wrong extends Named {
+      override lead(): void {}
+    }
+    const descriptor = Object.getOwnPropertyDescriptor(Wrong.prototype, 'lead') as PropertyDescriptor
+    decorate()(Wrong.prototype, 'lead', descriptor)
+    const { locks } = twoProcesses()
+    expect((await errorOf(start(locks, [Wrong]))).message).toMatch(message)
+  })
+
+  test('an instance for each request', async () => {
+    @Injectable({ scope: Scope.REQUEST })
+    class PerRequest {
+      @OnLeadership('k')
+      lead(): void {}
+    }
+    const { locks } = twoProcesses()
+    expect((await errorOf(start(locks, [PerRequest]))).message).toBe(
+      'Expected `PerRequest.lead` to be a method of a provider of the default scope, got one that NestJS makes for each request or each user of it.',
+    )
+  })
+
+  test('a static method, and an option that there is not', () => {
+    const descriptor: TypedPropertyDescriptor<() => void> = { value: () => {} }
+    expect(() => Scheduled('a', EVERY_SECOND)(class {}, 'run', descriptor)).toThrow(
+      /^Expected `@Scheduled` to stand at a method of instances/,
+    )
+    expect(() => OnLeadership('k', { tll: '5s' } as never)).toThrow(/^Expected the options to be among `ttl`/)
+  })
+})
