@@ -2,29 +2,36 @@ import { parseArgs } from 'node:util'
 import { LONGEST_MS, millisecondsIn } from '../base/duration.ts'
 import { expected, UsageError } from './usage-error.ts'
 
-/** An option as it is parsed and as `--help` shows it. */
+/** An option as it is parsed, as `--help` shows it, and as a shell completes it. */
 export interface Option {
   readonly short?: string
   /** The name of its value in the help. An option without it is a flag. */
   readonly value?: string
+  /** The only values that it takes. */
+  readonly choices?: readonly string[]
+  /** Its value is the URL of a store, with one of these schemes. */
+  readonly schemes?: readonly string[]
   readonly help: string
 }
 
+/** A command as it is parsed, as `--help` shows it, and as a shell completes it. */
 export interface Subcommand {
   readonly name: string
   /** What follows the name in the usage line. */
   readonly usage: string
   readonly summary: string
+  /** Subcommand lines for the help. */
+  readonly examples: readonly string[]
   readonly options: Readonly<Record<string, Option>>
   /** Text of the help below the options. */
   readonly details?: string
+  /** The only first words that it takes. */
+  readonly firstWords?: readonly string[]
   /** The words behind `--` are a command to run and its arguments. */
   readonly takesCommand?: true
-  /** Resolves with the exit code. */
-  run(given: ParsedArguments): Promise<number>
 }
 
-/** What was typed after the name of a subcommand: its options, its words, and the command behind `--` if it takes one. */
+/** What was typed after the name of a command: its options, its words, and the command behind `--` if it takes one. */
 export class ParsedArguments {
   readonly words: readonly string[]
   readonly rest: readonly string[]
@@ -46,6 +53,10 @@ export class ParsedArguments {
       this.words = words
       this.rest = behind
     }
+    const [first] = this.words
+    // Whoever asks for help may not know the words.
+    if (first === undefined || command.firstWords?.includes(first) !== false || this.flag('help')) return
+    throw expected('the first word', `one of ${command.firstWords.join(', ')}`, first)
   }
 
   flag(name: string): boolean {
@@ -57,14 +68,23 @@ export class ParsedArguments {
     return value === true ? undefined : value
   }
 
-  /** In milliseconds. */
+  /** The text of an option whose `choices` are of this type: the parser has checked it. */
+  choice<T extends string>(name: string): T | undefined {
+    return this.text(name) as T | undefined
+  }
+
+  /** In milliseconds. A number without a unit is seconds, as in flock(1), timeout(1) and top(1). */
   duration(name: string, { leastMs = 0 }: { readonly leastMs?: number } = {}): number | undefined {
     const text = this.text(name)
     if (text === undefined) return undefined
-    const durationMs = Math.ceil(millisecondsIn(text))
+    const durationMs = Math.ceil(millisecondsIn(SECONDS.test(text) ? `${text}s` : text))
     if (durationMs < leastMs) throw expected(`--${name}`, `at least ${leastMs}ms`, text)
     if (durationMs <= LONGEST_MS) return durationMs
-    throw expected(`--${name}`, 'a duration with a unit, such as 500ms, 10s, 5m or 1h, up to 576h', text)
+    throw expected(
+      `--${name}`,
+      'a number of seconds, or a duration such as 500ms, 5m or 1h, up to 576h',
+      text,
+    )
   }
 
   count(name: string, range: { readonly least: number; readonly most: number }): number | undefined {
@@ -83,7 +103,16 @@ export class ParsedArguments {
       throw new UsageError(`Expected ${name}, got ${JSON.stringify(first)} and ${JSON.stringify(second)}.`)
     return first
   }
+
+  /** Of a command that takes options only. */
+  refuseWords(advice = ''): void {
+    const [word] = this.words
+    if (word !== undefined)
+      throw new UsageError(`Expected options only, got ${JSON.stringify(word)}.${advice}`)
+  }
 }
+
+const SECONDS = /^\d+(?:\.\d+)?$/
 
 function parse(
   command: Subcommand,
@@ -110,13 +139,17 @@ function parse(
     if (option === undefined) {
       throw new UsageError(`Expected an option of \`holdfast ${command.name}\`, got ${token.rawName}.`)
     }
-    if (option.value === undefined && token.value !== undefined) {
-      throw expected(token.rawName, 'given without a value', token.value)
-    }
-    if (option.value !== undefined && (token.value === undefined || token.value === '')) {
-      throw expected(token.rawName, `followed by ${option.value}`, token.value)
-    }
+    checkValue(token.rawName, option, token.value)
     values.set(token.name, token.value ?? true)
   }
   return { values, words: positionals }
+}
+
+function checkValue(name: string, { value: shape, choices }: Option, value: string | undefined): void {
+  if (shape === undefined) {
+    if (value !== undefined) throw expected(name, 'given without a value', value)
+    return
+  }
+  if (value === undefined || value === '') throw expected(name, `followed by ${shape}`, value)
+  if (choices?.includes(value) === false) throw expected(name, `one of ${choices.join(', ')}`, value)
 }

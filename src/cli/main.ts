@@ -4,21 +4,11 @@ import { awaited } from '../base/awaited.ts'
 import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
 import { ParsedArguments, type Subcommand } from './arguments.ts'
-import { dashboard } from './dashboard/dashboard.ts'
-import { demo } from './demo/demo.ts'
-import { doctor } from './doctor/doctor.ts'
+import { COMMANDS } from './commands.ts'
 import { EXIT } from './exit-codes.ts'
-import { helpOf, overview } from './help.ts'
-import { jobs } from './jobs/jobs.ts'
-import { evict } from './rooms/evict.ts'
-import { ls } from './rooms/ls.ts'
-import { show } from './rooms/show.ts'
-import { run } from './run/run.ts'
+import { Interrupted } from './interruption.ts'
 import { complain } from './terminal.ts'
-import { top } from './top/top.ts'
 import { UsageError } from './usage-error.ts'
-
-const commands: readonly Subcommand[] = [run, ls, show, evict, top, dashboard, jobs, doctor, demo]
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -34,23 +24,20 @@ process.stderr.on('error', () => {})
 process.exitCode = await awaited(() => main(process.argv.slice(2)))
 
 async function main([name, ...typed]: readonly string[]): Promise<number> {
-  const command = commands.find((known) => known.name === name)
+  const command = COMMANDS.find((known) => known.name === name)
   if (command === undefined) return withoutCommand(name)
   try {
-    const given = new ParsedArguments(withHelp(command), typed)
-    if (!given.flag('help')) return await command.run(given)
-    process.stdout.write(helpOf(command))
+    const given = new ParsedArguments(command, typed)
+    if (!given.flag('help')) return await (await command.load())(given, COMMANDS)
+    const { helpOf } = await import('./help.ts')
+    process.stdout.write(`${helpOf(command)}\n`)
     return EXIT.ok
   } catch (error) {
     return exitCodeFor(error, command)
   }
 }
 
-function withHelp(command: Subcommand): Subcommand {
-  return { ...command, options: { ...command.options, help: { short: 'h', help: 'this text' } } }
-}
-
-function withoutCommand(name: string | undefined): number {
+async function withoutCommand(name: string | undefined): Promise<number> {
   switch (name) {
     case '-V':
     case '--version':
@@ -58,22 +45,26 @@ function withoutCommand(name: string | undefined): number {
       return EXIT.ok
     case '-h':
     case '--help':
-    case 'help':
-      process.stdout.write(overview(commands))
+      process.stdout.write(`${await overview()}\n`)
       return EXIT.ok
     case undefined:
-      process.stderr.write(overview(commands))
+      process.stderr.write(`${await overview()}\n`)
       return EXIT.usage
     default: {
-      const names = commands.map((known) => known.name).join(', ')
+      const names = COMMANDS.map((known) => known.name).join(', ')
       complain(`Expected a command (${names}), got ${JSON.stringify(name)}. See holdfast --help.`)
       return EXIT.usage
     }
   }
 }
 
+async function overview(): Promise<string> {
+  return (await import('./help.ts')).overview(COMMANDS)
+}
+
 /** Expected errors are one sentence; only a mistake in this program shows a stack. */
 function exitCodeFor(error: unknown, { name }: Subcommand): number {
+  if (error instanceof Interrupted) return error.exitCode
   if (error instanceof UsageError || isHoldfastError(error, 'invalid-argument')) {
     complain(`${error.message} See holdfast ${name} --help.`)
     return EXIT.usage

@@ -1,32 +1,44 @@
-import { connect, type Locks, type LocksOptions } from '../index.ts'
+import { DRIVERS } from '../stores/drivers.ts'
 import type { Option, ParsedArguments } from './arguments.ts'
 import { fileOption, type SecretOption, secretOf } from './secret.ts'
 import { complain } from './terminal.ts'
-import { UsageError } from './usage-error.ts'
 
 const STORE: SecretOption = { name: 'store', variable: 'HOLDFAST_STORE' }
 
-/** The options of every subcommand that takes a store. A few describe `--store` differently. */
-export function storeOptions(
-  help: string = 'where the keys live; default: HOLDFAST_STORE, else a file in your state folder',
-): Readonly<Record<string, Option>> {
+export const ALL_SCHEMES: readonly string[] = DRIVERS.flatMap(({ schemes }) => schemes)
+
+/** Locks in memory are of no use to most commands: no other process has them. */
+const SHARED: readonly string[] = ALL_SCHEMES.filter((scheme) => scheme !== 'memory')
+
+export interface StoreOption {
+  /** What `--store` takes, and what is used without it. */
+  readonly help?: string
+  readonly schemes?: readonly string[]
+}
+
+/** The options of every subcommand that takes a store. */
+export function storeOptions({
+  help = 'where the keys live; default: HOLDFAST_STORE, else a file in your state folder',
+  schemes = SHARED,
+}: StoreOption = {}): Readonly<Record<string, Option>> {
   return {
-    store: { value: 'URL', help: `${help}. Others can read a password here: see --store-file` },
+    store: { value: 'URL', schemes, help: `${help}. Others can read a password here: see --store-file` },
     ...fileOption(STORE),
   }
 }
 
-export async function openLocks(url: string, options: LocksOptions = {}): Promise<Locks> {
-  // A lock in this process's memory excludes nobody.
-  if (/^memory:/i.test(url)) throw new UsageError('Expected a store that other processes share, got memory:.')
-  return connect(url, options)
+/** Where the keys live. */
+export interface StorePlace {
+  readonly url: string
+  /** No store was given: it is the file in the state folder of the user, which other users do not share. */
+  readonly isDefault: boolean
 }
 
-export async function urlOf(given: ParsedArguments): Promise<string> {
+export async function placeOf(given: ParsedArguments): Promise<StorePlace> {
   const url = givenUrl(given)
-  if (url !== undefined) return url
+  if (url !== undefined) return { url, isDefault: false }
   const { defaultSqlitePath } = await import('../stores/sqlite/index.ts')
-  return `sqlite:${defaultSqlitePath()}`
+  return { url: `sqlite:${defaultSqlitePath()}`, isDefault: true }
 }
 
 /** The URL that was given; `undefined` where none was. */
@@ -44,3 +56,9 @@ export function givenUrl(given: ParsedArguments): string | undefined {
 
 /** A password in any URL of a list, before the host or as a parameter. */
 const PASSWORD = /\/\/[^/?#,@\s]*:[^/?#,@\s]+@|[?&;]\w*pass(?:word|wd)?=[^&]/i
+
+/** How a URL with the scheme begins: `redis://`, but `sqlite:`. */
+export function beginningOf(scheme: string): string {
+  const driver = DRIVERS.find(({ schemes }) => schemes.includes(scheme))
+  return driver?.example.startsWith(`${driver.schemes[0]}://`) ? `${scheme}://` : `${scheme}:`
+}

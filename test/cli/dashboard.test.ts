@@ -154,7 +154,7 @@ test('dashboard says in one sentence what is wrong with its options', async () =
       ['--token', 'short'],
       'Expected `token` to be at least 16 characters of ASCII without spaces, got something else.',
     ],
-    [['more'], 'Expected the command to be given without words, got "more".'],
+    [['more'], 'Expected options only, got "more".'],
     [['--store', 'memory:'], 'Expected a store that other processes share, got memory:.'],
   ] as const) {
     const { code, stdout, stderr } = await shell.run(['dashboard', ...args])

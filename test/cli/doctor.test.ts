@@ -80,7 +80,7 @@ test('doctor works without any setting, and takes no arguments', async () => {
   expect(stdout).toMatch(/^All is well\.$/m)
   const refused = await shell.run(['doctor', 'now'])
   expect(refused.code).toBe(64)
-  expect(refused.stderr).toContain('Expected no words, got "now".')
+  expect(refused.stderr).toContain('Expected options only, got "now".')
   expect((await shell.run(['doctor', '--store', 'mongodb://localhost'])).code).toBe(64)
 })
 

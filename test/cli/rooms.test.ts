@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { storeName } from '../../src/cli/store-name.ts'
 import { connect, type Locks } from '../../src/index.ts'
 import { Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
@@ -80,7 +81,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect(await shell.run(['ls', 'job:'])).toEqual({
       code: 0,
       stdout: '',
-      stderr: 'holdfast: no key under "job:" is held\n',
+      stderr: `holdfast: no key under "job:" is held in ${storeName(store.url)}\n`,
     })
     expect(await shell.run(['ls', '--json'])).toEqual({ code: 0, stdout: '', stderr: '' })
   })
@@ -133,7 +134,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect(await shell.run(['evict', 'nothing', '--reason', 'x'])).toEqual({
       code: 1,
       stdout: '',
-      stderr: 'holdfast: nobody holds or waits for "nothing"\n',
+      stderr: `holdfast: nobody holds or waits for "nothing" in ${storeName(store.url)}\n`,
     })
     const json = await shell.run(['evict', 'nothing', '--id', 'x', '--reason', 'x', '--json'])
     expect(json).toEqual({ code: 1, stdout: '{"key":"nothing","evicted":[]}\n', stderr: '' })

@@ -55,7 +55,7 @@ describe('the URL of the store', () => {
     expect(await shell.run(['ls', ...other], { env })).toEqual({
       code: 0,
       stdout: '',
-      stderr: 'holdfast: no key is held\n',
+      stderr: `holdfast: no key is held in sqlite ${join(folder, 'other.db')}\n`,
     })
   })
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { storeName } from '../../src/cli/top/store-name.ts'
+import { storeName } from '../../src/cli/store-name.ts'
 import { connect, type Locks } from '../../src/index.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { Shell } from './holdfast-process.ts'
@@ -82,7 +82,7 @@ test('a store that goes away ends top with 69 if it was told how many pages to p
 })
 
 test.each([
-  [['job:'], 'Expected no words, got "job:". A prefix goes into --prefix.'],
+  [['job:'], 'Expected options only, got "job:". A prefix goes into --prefix.'],
   [['--sort', 'age'], 'Expected --sort to be one of key, state, mode,'],
   [['--interval', '10ms'], 'Expected --interval to be at least 100ms'],
   [['-n', '0'], 'Expected --count to be a whole number from 1'],

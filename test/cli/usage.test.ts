@@ -2,12 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { COMMANDS } from '../../src/cli/commands.ts'
+import { DRIVERS } from '../../src/stores/drivers.ts'
 import { freePort } from '../servers/free-port.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { readProjectFile } from '../tidy/project.ts'
 import { Shell } from './holdfast-process.ts'
 
-const commands = ['run', 'ls', 'show', 'evict', 'top', 'dashboard', 'jobs', 'doctor', 'demo']
+const withStore = COMMANDS.filter(({ options }) => options['store'] !== undefined).map(({ name }) => name)
+const commands = COMMANDS.map(({ name }) => name)
 
 let folder: string
 let shell: Shell
@@ -32,7 +35,8 @@ describe('help', () => {
     const { code, stdout, stderr } = await shell.run([command, '--help'], { env })
     expect([code, stderr]).toEqual([0, ''])
     expect(stdout).toMatch(new RegExp(`^Usage: holdfast ${command} `))
-    expect(stdout).toContain('--store URL')
+    expect(stdout).toMatch(/^Examples:\n {2}\S/m)
+    expect(stdout).toContain(`holdfast ${command}`)
     expect(Math.max(...stdout.split('\n').map((line) => line.length))).toBeLessThanOrEqual(80)
   })
 
@@ -42,6 +46,28 @@ describe('help', () => {
     const lines = terminal.stdout.split('\r\n')
     expect(lines[0]).toMatch(/^Usage: holdfast/)
     expect(lines.filter((line) => line.length > 50)).toEqual([])
+  })
+
+  test.each(withStore)('of %s shows every URL that its --store takes', async (command) => {
+    const { stdout } = await shell.run([command, '--help'])
+    const taken = COMMANDS.find(({ name }) => name === command)?.options['store']?.schemes ?? []
+    expect(taken).not.toEqual([])
+    for (const { schemes, example } of DRIVERS) {
+      expect(stdout.includes(`  ${example} `)).toBe(schemes.some((scheme) => taken.includes(scheme)))
+      for (const scheme of schemes) expect(stdout.includes(`${scheme}:`)).toBe(taken.includes(scheme))
+    }
+  })
+
+  test.each(commands)('of %s is what `holdfast help` shows, too', async (command) => {
+    expect(await shell.run(['help', command])).toEqual(await shell.run([command, '--help']))
+  })
+
+  test('without a command lists them all', async () => {
+    expect(await shell.run(['help'])).toEqual(await shell.run(['--help']))
+  })
+
+  test('says that the default store is per user', async () => {
+    expect((await shell.run(['--help'])).stdout).toContain('That file is per user')
   })
 
   test('of a command behind `--` is the command’s own', async () => {
@@ -64,11 +90,7 @@ test.each(['--version', '-V'])('%s is the version of the package', async (flag) 
 describe('a mistake in the command line is said in one sentence, with exit code 64', () => {
   const run = (...options: string[]) => ['run', ...options, 'backup', '--', 'true']
   test.each([
-    [
-      'an unknown command',
-      ['walk'],
-      'a command (run, ls, show, evict, top, dashboard, jobs, doctor, demo), got "walk"',
-    ],
+    ['an unknown command', ['walk'], `a command (${commands.join(', ')}), got "walk"`],
     ['an unknown option', run('--frob'), 'an option of `holdfast run`, got --frob'],
     ['an unknown short option', run('-x'), 'an option of `holdfast run`, got -x'],
     ['an option of another command', ['ls', '--wait', '1s'], 'an option of `holdfast ls`, got --wait'],
@@ -95,13 +117,14 @@ describe('a mistake in the command line is said in one sentence, with exit code 
       'to name files that this process can read, got ENOENT',
     ],
     ['an empty command', ['run', 'backup', '--', ''], 'a command after `--`'],
+    ['an unknown command to help with', ['help', 'walk'], 'the first word to be one of run, '],
     [
-      'seconds without a unit',
-      run('-w', '10'),
-      '--wait to be a duration with a unit, such as 500ms, 10s, 5m or 1h',
+      'a negative duration',
+      run('--wait=-1s'),
+      '--wait to be a number of seconds, or a duration such as 500ms',
     ],
-    ['a negative duration', run('--wait=-1s'), '--wait to be a duration with a unit'],
-    ['a duration in words', run('--ttl', '1 week'), '--ttl to be a duration with a unit'],
+    ['a duration in words', run('--ttl', '1 week'), '--ttl to be a number of seconds, or a duration'],
+    ['too many seconds', run('--ttl', '3000000'), 'up to 576h, got "3000000"'],
     ['a duration that is too long', run('--ttl', '600h'), 'up to 576h, got "600h"'],
     ['a ttl of nothing', run('--ttl', '0ms'), '--ttl to be at least 50ms, got "0ms"'],
     ['both ways to wait', run('-n', '-w', '1s'), 'either --no-wait or --wait, got both'],
@@ -159,6 +182,17 @@ describe('a mistake in the command line is said in one sentence, with exit code 
   })
 })
 
+test('a number without a unit is seconds', async () => {
+  const held = shell.start(['run', '--ttl', '2.5', 'backup', '--', 'sh', '-c', 'echo holding; exec sleep 60'])
+  await held.prints('holding')
+  const { stdout } = await shell.run(['show', '--json', 'backup'])
+  expect(JSON.parse(stdout).holders[0].remainingMs).toBeLessThanOrEqual(2500)
+  const busy = await shell.run(['run', '-w', '0.3', 'backup', '--', 'true'])
+  expect(busy).toMatchObject({ code: 75, stderr: expect.stringContaining('was not free within 300ms') })
+  held.signal('SIGTERM')
+  expect(await held.exit).toBe(143)
+})
+
 describe('a store that cannot be used is said in one sentence, with exit code 69', () => {
   test.each(['run', 'ls', 'show', 'evict', 'demo'])('by %s, when there is no server', async (command) => {
     const url = `redis://:secret@127.0.0.1:${await freePort()}`
@@ -203,7 +237,9 @@ test('a key that begins with a dash stands behind `--`', async () => {
   const held = shell.start(['run', '--', '-n', '--', 'sh', '-c', 'echo "<$HOLDFAST_KEY>"; exec sleep 60'])
   await held.prints('<-n>')
   expect((await shell.run(['ls', '--', '-n'])).stdout).toContain('mutex')
-  expect((await shell.run(['ls', '--', 'zzz'])).stderr).toBe('holdfast: no key under "zzz" is held\n')
+  expect((await shell.run(['ls', '--', 'zzz'])).stderr).toContain(
+    'holdfast: no key under "zzz" is held in sqlite ',
+  )
   expect((await shell.run(['show', '--', '-n'])).stdout).toContain('1 holding')
   expect((await shell.run(['evict', '--reason', 'done', '--', '-n'])).code).toBe(0)
   expect(await held.exit).toBe(76)
@@ -227,6 +263,10 @@ test('without any store given, the keys live in the user’s state folder', asyn
   const held = shell.start(['run', 'backup', '--', 'sh', '-c', 'echo ready; exec sleep 60'], { env })
   await held.prints('ready')
   expect((await shell.run(['ls'], { env })).stdout).toContain('backup')
+  const busy = await shell.run(['run', '-n', 'backup', '--', 'true'], { env })
+  expect(busy.stderr).toMatch(/ for \S+ in the default store of this user \(sqlite [^)]+\)\n$/)
+  const { stderr } = await shell.run(['show', 'other'], { env })
+  expect(stderr).toMatch(/^holdfast: looked in the default store of this user \(sqlite [^)]+\)\n$/)
   expect((await shell.run(['ls'])).stdout).toBe('')
   held.signal('SIGTERM')
   expect(await held.exit).toBe(143)

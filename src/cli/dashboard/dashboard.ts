@@ -7,69 +7,45 @@ import { isLoopback } from '../../base/loopback.ts'
 import { createDashboard } from '../../dashboard/index.ts'
 import { isHoldfastError } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { fileOption, type Secret, type SecretOption, secretOf } from '../secret.ts'
-import { openLocks, storeOptions, urlOf } from '../store-option.ts'
+import { openLocks } from '../open-locks.ts'
+import { type Secret, secretOf } from '../secret.ts'
+import { placeOf } from '../store-option.ts'
 import { print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
-import { expected, UsageError } from '../usage-error.ts'
+import { UsageError } from '../usage-error.ts'
+import { DASHBOARD_TOKEN } from './command.ts'
 
-const TOKEN: SecretOption = { name: 'token', variable: 'HOLDFAST_DASHBOARD_TOKEN' }
-
-export const dashboard: Subcommand = {
-  name: 'dashboard',
-  usage: '[options]',
-  summary: 'Shows who holds what, live, in a browser.',
-  options: {
-    port: { value: 'N', help: 'where it listens; 0 for any that is free; default: 7575' },
-    host: { value: 'NAME', help: 'default: 127.0.0.1, which only this machine can reach' },
-    token: {
-      value: 'TEXT',
-      help: 'lets whoever has it look; default: HOLDFAST_DASHBOARD_TOKEN. Others can read it here: see --token-file',
-    },
-    ...fileOption(TOKEN),
-    'allow-evict': { help: 'viewers may also evict; in a terminal, generates a token if none is given' },
-    prefix: { value: 'TEXT', help: 'only keys that begin with it' },
-    title: { value: 'TEXT', help: 'the heading of the page; default: the kind of store' },
-    json: { help: 'the address as one JSON object on one line' },
-    ...storeOptions(),
-  },
-  details: `Read-only without --allow-evict. To serve other machines it needs a token, and
-a proxy in front of it that encrypts. In a terminal the address that it prints
-contains the token; in a journal or a file it does not.
-Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
-it.`,
-  async run(given: ParsedArguments): Promise<number> {
-    if (given.words.length > 0) throw expected('the command', 'given without words', given.words[0])
-    const address = listenAddressOf(given)
-    const token = tokenFor(given, address)
-    const url = await urlOf(given)
-    const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
-    await using locks = await openLocks(url)
-    await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
-    const handler = createDashboard(locks, {
-      token: token?.text,
-      allowEvict: given.flag('allow-evict'),
-      prefix: given.text('prefix'),
-      title: given.text('title') ?? `Locks in ${scheme}`,
-      jobs,
-    })
-    const server = createServer(handler)
-    try {
-      const port = await listen(server, address)
-      // The token is shown in a terminal only: a journal or a file keeps it, and others may read that.
-      const pageUrl = pageUrlOf({ ...address, port }, process.stdout.isTTY ? token?.text : undefined)
-      if (given.flag('json')) print(json({ url: pageUrl }))
-      else for (const line of opening(pageUrl, token)) print(line)
-      await interruption()
-    } finally {
-      await handler.close()
-      server.close()
-      server.closeAllConnections()
-    }
-    return EXIT.ok
-  },
+export async function serveDashboard(given: ParsedArguments): Promise<number> {
+  given.refuseWords()
+  const address = listenAddressOf(given)
+  const token = tokenFor(given, address)
+  const { url } = await placeOf(given)
+  const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
+  await using locks = await openLocks(url)
+  await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
+  const handler = createDashboard(locks, {
+    token: token?.text,
+    allowEvict: given.flag('allow-evict'),
+    prefix: given.text('prefix'),
+    title: given.text('title') ?? `Locks in ${scheme}`,
+    jobs,
+  })
+  const server = createServer(handler)
+  try {
+    const port = await listen(server, address)
+    // The token is shown in a terminal only: a journal or a file keeps it, and others may read that.
+    const pageUrl = pageUrlOf({ ...address, port }, process.stdout.isTTY ? token?.text : undefined)
+    if (given.flag('json')) print(json({ url: pageUrl }))
+    else for (const line of opening(pageUrl, token)) print(line)
+    await interruption()
+  } finally {
+    await handler.close()
+    server.close()
+    server.closeAllConnections()
+  }
+  return EXIT.ok
 }
 
 /** `undefined` where the tables of jobs are missing, or the store's user may not read them. */
@@ -96,7 +72,7 @@ function listenAddressOf(given: ParsedArguments): ListenAddress {
 }
 
 function tokenFor(given: ParsedArguments, { host }: ListenAddress): DashboardToken | undefined {
-  const token = secretOf(given, TOKEN)
+  const token = secretOf(given, DASHBOARD_TOKEN)
   if (token !== undefined) return token
   const ways = '--token-file or HOLDFAST_DASHBOARD_TOKEN'
   if (!isLoopback(host)) {

@@ -6,14 +6,14 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect } from '../../index.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
-import { givenUrl, storeOptions } from '../store-option.ts'
+import { givenUrl } from '../store-option.ts'
 import { complain, paintFor, print } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
-import { expected, UsageError } from '../usage-error.ts'
+import { expected } from '../usage-error.ts'
 import { Chronicle, Stalled } from './chronicle.ts'
 import { Crew } from './crew.ts'
 import { type Direction, direct } from './director.ts'
@@ -23,30 +23,11 @@ import { lineOf } from './screen.ts'
 import { summaryLines, summaryOf } from './summary.ts'
 import { broken, judge } from './verdict.ts'
 
-export const demo: Subcommand = {
-  name: 'demo',
-  usage: '[options]',
-  summary: 'Lets processes compete for a key, kills and stops holders, and checks what happened.',
-  options: {
-    workers: { value: 'N', help: 'how many processes compete; default: 3' },
-    'kill-every': { value: 'DURATION', help: 'how often something happens to the holder; default: 4s' },
-    for: { value: 'DURATION', help: 'how long it takes; default: 20s' },
-    ttl: { value: 'DURATION', help: 'how long a crash keeps the key; default: 1500ms' },
-    json: { help: 'one JSON object an event and line' },
-    ...storeOptions('where the key lives; default: HOLDFAST_STORE, else a temporary file'),
-  },
-  details: `The first holder gets SIGKILL, the second SIGSTOP and much later SIGCONT, the
-third SIGTERM, and all further ones SIGKILL. Every write goes to a register, a
-file that refuses stale fences. The verdict comes from that file alone. Exits
-with 1 when two processes held the key at the same time, or nobody took over.
-To see such a failure, use --store memory:, which gives every process a store of
-its own.`,
-  async run(given: ParsedArguments): Promise<number> {
-    const plan = planOf(given)
-    const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
-    process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
-    return perform({ ...plan, folder })
-  },
+export async function performDemo(given: ParsedArguments): Promise<number> {
+  const plan = planOf(given)
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-demo-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  return perform({ ...plan, folder })
 }
 
 interface DemoPlan extends Omit<Direction, 'signal'> {
@@ -55,8 +36,7 @@ interface DemoPlan extends Omit<Direction, 'signal'> {
 }
 
 function planOf(given: ParsedArguments): DemoPlan {
-  const [word] = given.words
-  if (word !== undefined) throw new UsageError(`Expected options only, got ${json(word)}.`)
+  given.refuseWords()
   const durationMs = given.duration('for', { leastMs: 5 * MOST_OFTEN_MS }) ?? 20_000
   const faultEveryMs =
     given.duration('kill-every', { leastMs: MOST_OFTEN_MS }) ?? Math.min(4000, durationMs / 5)

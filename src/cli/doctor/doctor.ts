@@ -1,30 +1,19 @@
 import { type Diagnosis, diagnose, type Finding } from '../../index.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { storeOptions, urlOf } from '../store-option.ts'
+import { placeOf } from '../store-option.ts'
 import { type Paint, paintFor, print, roomOnScreen, type Style } from '../terminal.ts'
 import { json, plain, width, wrap } from '../text.ts'
-import { UsageError } from '../usage-error.ts'
 
-export const doctor: Subcommand = {
-  name: 'doctor',
-  usage: '[options]',
-  summary: 'Looks at the store, and says what may break locks there and what to change.',
-  options: {
-    json: { help: 'one JSON object on one line' },
-    ...storeOptions(),
-  },
-  details: 'Exits with 1 when there is a problem; warnings alone are no reason to.',
-  async run(given: ParsedArguments): Promise<number> {
-    const [word] = given.words
-    if (word !== undefined) throw new UsageError(`Expected no words, got ${json(word)}.`)
-    // What the stores warn of is among the findings, in better words.
-    process.removeAllListeners('warning')
-    const diagnosis = await diagnose(await urlOf(given))
-    if (given.flag('json')) print(json(diagnosis))
-    else for (const line of pageOf(diagnosis, paintFor(process.stdout))) print(line)
-    return diagnosis.verdict === 'problem' ? EXIT.failed : EXIT.ok
-  },
+export async function examine(given: ParsedArguments): Promise<number> {
+  given.refuseWords()
+  // What the stores warn of is among the findings, in better words.
+  process.removeAllListeners('warning')
+  const { url } = await placeOf(given)
+  const diagnosis = await diagnose(url)
+  if (given.flag('json')) print(json(diagnosis))
+  else for (const line of pageOf(diagnosis, paintFor(process.stdout))) print(line)
+  return diagnosis.verdict === 'problem' ? EXIT.failed : EXIT.ok
 }
 
 const STYLES: Readonly<Record<Finding['verdict'], Style>> = { ok: 'green', warning: 'yellow', problem: 'red' }

@@ -1,48 +1,29 @@
-import { JOB_STATES, type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import { type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { givenUrl, storeOptions } from '../store-option.ts'
+import { givenUrl } from '../store-option.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
+import type { JOB_ACTIONS } from './command.ts'
 import { countLines, jobLines, jobPage } from './job-text.ts'
 
-export const jobs: Subcommand = {
-  name: 'jobs',
-  usage: '[options] [count | list | show ID | retry ID… | cancel ID | remove ID…]',
-  summary: 'Counts, lists, shows, retries, cancels and removes jobs in PostgreSQL.',
-  options: {
-    state: {
-      value: 'STATE',
-      help: `of \`list\`: ${JOB_STATES.join(', ')}`,
-    },
-    name: { value: 'NAME', help: 'of `list` and `retry --dead`: only jobs of this name' },
-    limit: { value: 'N', help: 'of `list`: so many at most; default: 50' },
-    dead: { help: 'of `retry`: every dead job, instead of IDs' },
-    reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the job; required' },
-    schema: { value: 'NAME', help: 'the schema with the tables; default: holdfast' },
-    json: { help: 'one JSON object on each line' },
-    ...storeOptions('postgres://user@host/database; default: HOLDFAST_STORE'),
-  },
-  details: `Without a word it counts. A worker whose job is cancelled is told with its next renewal, and cannot complete it.
-Exits with 1 when there was nothing to do it to.`,
-  async run(given: ParsedArguments): Promise<number> {
-    const [word = 'count', ...ids] = given.words
-    const action = ACTIONS[word]
-    if (action === undefined)
-      throw expected('the first word', `one of ${Object.keys(ACTIONS).join(', ')}`, word)
-    const opened = await openJobs(urlOf(given), { schema: given.text('schema') })
-    try {
-      return await action(opened, given, ids)
-    } finally {
-      await opened.close()
-    }
-  },
+export async function manageJobs(given: ParsedArguments): Promise<number> {
+  const [word = 'count', ...ids] = given.words
+  const opened = await openJobs(urlOf(given), { schema: given.text('schema') })
+  try {
+    return await ACTIONS[word as JobAction](opened, given, ids)
+  } finally {
+    await opened.close()
+  }
 }
 
-type Action = (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>
+/** The parser has checked the first word. */
+type JobAction = (typeof JOB_ACTIONS)[number]
 
-const ACTIONS: Readonly<Record<string, Action>> = { count, list, show, retry, cancel, remove }
+const ACTIONS: Readonly<
+  Record<JobAction, (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>>
+> = { count, list, show, retry, cancel, remove }
 
 async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
@@ -55,7 +36,7 @@ async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[
 
 async function list(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
-  const state = stateOf(given)
+  const state = given.choice<JobState>('state')
   const name = given.text('name')
   const limit = given.count('limit', { least: 1, most: 999_999_999 }) ?? 50
   const found: JobView[] = []
@@ -129,12 +110,6 @@ function urlOf(given: ParsedArguments): string {
   // Not the url itself, which may hold a password.
   const got = url === undefined ? 'nothing' : `one that begins with ${JSON.stringify(url.split(':')[0])}`
   throw new UsageError(`Expected --store or HOLDFAST_STORE to be a postgres:// url, got ${got}.`)
-}
-
-function stateOf(given: ParsedArguments): JobState | undefined {
-  const state = given.text('state')
-  if (state === undefined || JOB_STATES.includes(state as JobState)) return state as JobState | undefined
-  throw expected('--state', `one of ${JOB_STATES.join(', ')}`, state)
 }
 
 function onlyId(ids: readonly string[]): string {

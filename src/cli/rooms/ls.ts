@@ -1,37 +1,31 @@
 import type { InspectedRoom } from '../../index.ts'
 import { boundedRoom } from '../../room-watch/ticket-facts.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
+import { openLocks } from '../open-locks.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
-import { openLocks, storeOptions, urlOf } from '../store-option.ts'
+import { whereOf } from '../store-name.ts'
+import { placeOf } from '../store-option.ts'
 import { type Column, table } from '../table.ts'
 import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
 
-export const ls: Subcommand = {
-  name: 'ls',
-  usage: '[options] [PREFIX]',
-  summary: 'Lists the keys that somebody holds or waits for, one line a holder.',
-  options: {
-    json: { help: 'one JSON object a key and line, fences as strings' },
-    ...storeOptions(),
-  },
-  async run(given: ParsedArguments): Promise<number> {
-    const [prefix = '', more] = given.words
-    if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
-    await using locks = await openLocks(await urlOf(given))
-    const rows: string[][] = []
-    for await (const found of locks.inspect({ prefix })) {
-      const room = boundedRoom(found)
-      if (given.flag('json')) print(json(roomJson(room)))
-      else rows.push(...rowsOf(room))
-    }
-    if (given.flag('json')) return EXIT.ok
-    if (rows.length === 0) complain(prefix === '' ? 'no key is held' : `no key under ${json(prefix)} is held`)
-    else printTable(rows)
-    return EXIT.ok
-  },
+export async function listRooms(given: ParsedArguments): Promise<number> {
+  const [prefix = '', more] = given.words
+  if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
+  const place = await placeOf(given)
+  await using locks = await openLocks(place.url)
+  const rows: string[][] = []
+  for await (const found of locks.inspect({ prefix })) {
+    const room = boundedRoom(found)
+    if (given.flag('json')) print(json(roomJson(room)))
+    else rows.push(...rowsOf(room))
+  }
+  if (given.flag('json')) return EXIT.ok
+  if (rows.length > 0) printTable(rows)
+  else complain(`no key${prefix === '' ? '' : ` under ${json(prefix)}`} is held ${whereOf(place)}`)
+  return EXIT.ok
 }
 
 const COLUMNS: readonly Column[] = [

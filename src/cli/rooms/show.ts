@@ -1,29 +1,25 @@
 import type { InspectedRoom } from '../../index.ts'
-import type { ParsedArguments, Subcommand } from '../arguments.ts'
+import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
+import { openLocks } from '../open-locks.ts'
 import { findRoom } from '../room.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
-import { openLocks, storeOptions, urlOf } from '../store-option.ts'
+import { whereOf } from '../store-name.ts'
+import { placeOf } from '../store-option.ts'
 import { table } from '../table.ts'
-import { type Paint, paintFor, print, roomOnScreen } from '../terminal.ts'
+import { complain, type Paint, paintFor, print, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
 
-export const show: Subcommand = {
-  name: 'show',
-  usage: '[options] KEY',
-  summary: 'Shows who holds a key and who waits for it, with their ids.',
-  options: {
-    json: { help: 'one JSON object on one line, fences as strings' },
-    ...storeOptions(),
-  },
-  async run(given: ParsedArguments): Promise<number> {
-    const key = given.word('one KEY')
-    await using locks = await openLocks(await urlOf(given))
-    const room = (await findRoom(locks, key)) ?? { key, holders: [], queue: [], closedMs: 0 }
-    if (given.flag('json')) print(json(roomJson(room)))
-    else for (const line of pageOf(room, paintFor(process.stdout))) print(line)
-    return EXIT.ok
-  },
+export async function showRoom(given: ParsedArguments): Promise<number> {
+  const key = given.word('one KEY')
+  const place = await placeOf(given)
+  await using locks = await openLocks(place.url)
+  const found = await findRoom(locks, key)
+  const room = found ?? { key, holders: [], queue: [], closedMs: 0 }
+  if (given.flag('json')) print(json(roomJson(room)))
+  else for (const line of pageOf(room, paintFor(process.stdout))) print(line)
+  if (found === undefined && place.isDefault) complain(`looked ${whereOf(place)}`)
+  return EXIT.ok
 }
 
 function pageOf(room: InspectedRoom, paint: Paint): readonly string[] {

@@ -1,16 +1,3 @@
-import { exitCodeOf } from '../exit-codes.ts'
-
-/** A signal came while waiting for the key: nothing is held, and the command was not started. */
-export class Interrupted extends Error {
-  override readonly name = 'Interrupted'
-  readonly exitCode: number
-
-  constructor(signal: NodeJS.Signals) {
-    super(`interrupted by ${signal}`)
-    this.exitCode = exitCodeOf(signal)
-  }
-}
-
 /** Signals from a terminal, a service manager or a person, passed to the receiver of the current phase. */
 export class Signals {
   #receive: (name: NodeJS.Signals) => void

@@ -1,5 +1,6 @@
 import { cut, width } from '../text.ts'
-import { cellsOf, type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
+import { cellsOf, type Row, type RowOrder } from './rows.ts'
+import { SORTS, type Sort } from './sorts.ts'
 
 interface ColumnRule {
   readonly title: string

@@ -1,6 +1,7 @@
 import type { InspectedHolder, InspectedRoom } from '../../index.ts'
 import { modeOf, ownerOf } from '../room-text.ts'
 import { age, plain } from '../text.ts'
+import type { Sort } from './sorts.ts'
 
 /** One key, as a line of the table. */
 export interface Row {
@@ -77,20 +78,6 @@ function leftOf({ holders, closedMs }: InspectedRoom): number | undefined {
 function most(numbers: readonly number[]): number | undefined {
   return numbers.length === 0 ? undefined : numbers.reduce((one, other) => Math.max(one, other))
 }
-
-/** The columns to sort by, in their order on the screen. */
-export const SORTS = [
-  'key',
-  'state',
-  'mode',
-  'holder',
-  'held',
-  'left',
-  'fence',
-  'waiting',
-  'longest',
-] as const
-export type Sort = (typeof SORTS)[number]
 
 export interface RowOrder {
   readonly sort: Sort

@@ -1,5 +1,6 @@
 import type { Key } from './keys.ts'
-import { type Row, type RowOrder, SORTS, type Sort } from './rows.ts'
+import type { Row, RowOrder } from './rows.ts'
+import { SORTS, type Sort } from './sorts.ts'
 
 /** What the user has chosen to see. */
 export interface TopView {

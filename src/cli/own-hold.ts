@@ -1,13 +1,13 @@
-import { UNLIMITED } from '../../contract/index.ts'
-import type { Locks } from '../../index.ts'
-import { findRoom } from '../room.ts'
-import type { HoldShape, RunPlan } from './plan.ts'
+import { UNLIMITED } from '../contract/index.ts'
+import type { Locks } from '../index.ts'
+import { findRoom } from './room.ts'
+import type { HoldShape, TakePlan } from './take-plan.ts'
 
 /**
  * Whether this process runs, directly or not, under another `holdfast run` that holds the same key and leaves no room for a
  * second hold. Then the two would wait for each other for ever.
  */
-export async function waitsForItself(locks: Locks, { key, shape }: RunPlan): Promise<boolean> {
+export async function waitsForItself(locks: Locks, { key, shape }: TakePlan): Promise<boolean> {
   const { HOLDFAST_KEY: outerKey, HOLDFAST_ID: outerId } = process.env
   if (outerKey !== key) return false
   // The hold in the environment may be over, or belong to another store.

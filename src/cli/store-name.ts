@@ -1,4 +1,5 @@
-import { plain } from '../text.ts'
+import type { StorePlace } from './store-option.ts'
+import { plain } from './text.ts'
 
 /** The scheme and hosts of a store's URL, without anything that may be a password. */
 export function storeName(url: string): string {
@@ -8,4 +9,9 @@ export function storeName(url: string): string {
     .split(/,(?=\s*\w+:\/\/)/)
     .map((one) => /\/\/(?:[^/?#]*@)?([^/?#@]*)/.exec(one)?.[1] ?? '')
   return plain(`${scheme} ${hosts.join(',')}`)
+}
+
+/** In which store a command looked, for messages. The default store of another user is another one. */
+export function whereOf({ url, isDefault }: StorePlace): string {
+  return isDefault ? `in the default store of this user (${storeName(url)})` : `in ${storeName(url)}`
 }

@@ -1,0 +1,45 @@
+import type { ParsedArguments, Subcommand } from './arguments.ts'
+import { dashboard } from './dashboard/command.ts'
+import { demo } from './demo/command.ts'
+import { doctor } from './doctor/command.ts'
+import { jobs } from './jobs/command.ts'
+import { evict, ls, show } from './rooms/commands.ts'
+import { run } from './run/command.ts'
+import { top } from './top/command.ts'
+
+export interface RunnableCommand extends Subcommand {
+  /** Imports what the command does, which the other commands should not have to load. */
+  readonly load: () => Promise<CommandAction>
+}
+
+/** Resolves with the exit code. */
+type CommandAction = (given: ParsedArguments, commands: readonly Subcommand[]) => Promise<number>
+
+const ALL_BUT_HELP: readonly RunnableCommand[] = [
+  { ...run, load: async () => (await import('./run/run.ts')).runCommand },
+  { ...ls, load: async () => (await import('./rooms/ls.ts')).listRooms },
+  { ...show, load: async () => (await import('./rooms/show.ts')).showRoom },
+  { ...evict, load: async () => (await import('./rooms/evict.ts')).evictTickets },
+  { ...top, load: async () => (await import('./top/top.ts')).showTop },
+  { ...dashboard, load: async () => (await import('./dashboard/dashboard.ts')).serveDashboard },
+  { ...jobs, load: async () => (await import('./jobs/jobs.ts')).manageJobs },
+  { ...doctor, load: async () => (await import('./doctor/doctor.ts')).examine },
+  { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },
+]
+
+/** `holdfast help run`. */
+const help: RunnableCommand = {
+  name: 'help',
+  usage: '[COMMAND]',
+  summary: 'Shows what there is, or what one command takes.',
+  examples: ['holdfast help run'],
+  options: {},
+  firstWords: [...ALL_BUT_HELP.map(({ name }) => name), 'help'],
+  load: async () => (await import('./help.ts')).showHelp,
+}
+
+/** Every command, in the order of the help. The parser, the help and the completions read nothing else. */
+export const COMMANDS: readonly RunnableCommand[] = [...ALL_BUT_HELP, help].map((command) => ({
+  ...command,
+  options: { ...command.options, help: { short: 'h', help: 'this text' } },
+}))

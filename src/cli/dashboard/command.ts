@@ -1,0 +1,31 @@
+import type { Subcommand } from '../arguments.ts'
+import { fileOption, type SecretOption } from '../secret.ts'
+import { storeOptions } from '../store-option.ts'
+
+export const DASHBOARD_TOKEN: SecretOption = { name: 'token', variable: 'HOLDFAST_DASHBOARD_TOKEN' }
+
+export const dashboard: Subcommand = {
+  name: 'dashboard',
+  usage: '[options]',
+  summary: 'Shows who holds what, live, in a browser.',
+  examples: ['holdfast dashboard --store redis://cache', 'holdfast dashboard --allow-evict --prefix job:'],
+  options: {
+    port: { value: 'N', help: 'where it listens; 0 for any that is free; default: 7575' },
+    host: { value: 'NAME', help: 'default: 127.0.0.1, which only this machine can reach' },
+    token: {
+      value: 'TEXT',
+      help: 'lets whoever has it look; default: HOLDFAST_DASHBOARD_TOKEN. Others can read it here: see --token-file',
+    },
+    ...fileOption(DASHBOARD_TOKEN),
+    'allow-evict': { help: 'viewers may also evict; in a terminal, generates a token if none is given' },
+    prefix: { value: 'TEXT', help: 'only keys that begin with it' },
+    title: { value: 'TEXT', help: 'the heading of the page; default: the kind of store' },
+    json: { help: 'the address as one JSON object on one line' },
+    ...storeOptions(),
+  },
+  details: `Read-only without --allow-evict. To serve other machines it needs a token, and
+a proxy in front of it that encrypts. In a terminal the address that it prints
+contains the token; in a journal or a file it does not.
+Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
+it.`,
+}

@@ -1,0 +1,13 @@
+/** The columns of `holdfast top` to sort by, in their order on the screen. */
+export const SORTS = [
+  'key',
+  'state',
+  'mode',
+  'holder',
+  'held',
+  'left',
+  'fence',
+  'waiting',
+  'longest',
+] as const
+export type Sort = (typeof SORTS)[number]
