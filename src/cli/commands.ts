@@ -1,4 +1,5 @@
 import type { ParsedArguments, Subcommand } from './arguments.ts'
+import { completion } from './completion/command.ts'
 import { dashboard } from './dashboard/command.ts'
 import { demo } from './demo/command.ts'
 import { doctor } from './doctor/command.ts'
@@ -25,6 +26,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...jobs, load: async () => (await import('./jobs/jobs.ts')).manageJobs },
   { ...doctor, load: async () => (await import('./doctor/doctor.ts')).examine },
   { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },
+  { ...completion, load: async () => (await import('./completion/completion.ts')).printCompletion },
 ]
 
 /** `holdfast help run`. */

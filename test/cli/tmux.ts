@@ -51,7 +51,7 @@ export class Tmux implements AsyncDisposable {
   }
 
   type(text: string): void {
-    this.#run('send-keys', '-l', text)
+    this.#run('send-keys', '-l', '--', text)
   }
 
   /** Types a line for the shell, with Enter. */

@@ -125,6 +125,8 @@ describe('a mistake in the command line is said in one sentence, with exit code 
     ],
     ['a duration in words', run('--ttl', '1 week'), '--ttl to be a number of seconds, or a duration'],
     ['too many seconds', run('--ttl', '3000000'), 'up to 576h, got "3000000"'],
+    ['no shell to complete for', ['completion'], 'bash, zsh or fish, got nothing'],
+    ['an unknown shell', ['completion', 'csh'], 'the first word to be one of bash, zsh, fish, got "csh"'],
     ['a duration that is too long', run('--ttl', '600h'), 'up to 576h, got "600h"'],
     ['a ttl of nothing', run('--ttl', '0ms'), '--ttl to be at least 50ms, got "0ms"'],
     ['both ways to wait', run('-n', '-w', '1s'), 'either --no-wait or --wait, got both'],
