@@ -4,6 +4,7 @@ import { dashboard } from './dashboard/command.ts'
 import { demo } from './demo/command.ts'
 import { doctor } from './doctor/command.ts'
 import { jobs } from './jobs/command.ts'
+import { acquire, extend, release } from './lease/commands.ts'
 import { evict, ls, show } from './rooms/commands.ts'
 import { run } from './run/command.ts'
 import { top } from './top/command.ts'
@@ -18,6 +19,9 @@ type CommandAction = (given: ParsedArguments, commands: readonly Subcommand[]) =
 
 const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...run, load: async () => (await import('./run/run.ts')).runCommand },
+  { ...acquire, load: async () => (await import('./lease/acquire.ts')).acquireLease },
+  { ...extend, load: async () => (await import('./lease/extend.ts')).extendLease },
+  { ...release, load: async () => (await import('./lease/release.ts')).releaseLease },
   { ...ls, load: async () => (await import('./rooms/ls.ts')).listRooms },
   { ...show, load: async () => (await import('./rooms/show.ts')).showRoom },
   { ...evict, load: async () => (await import('./rooms/evict.ts')).evictTickets },
