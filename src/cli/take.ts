@@ -3,6 +3,7 @@ import { waitsForItself } from './own-hold.ts'
 import type { TakePlan } from './take-plan.ts'
 import { json } from './text.ts'
 import { UsageError } from './usage-error.ts'
+import { WaitingLine } from './waiting-line.ts'
 
 /** `null` when the key was not free in time. */
 export async function take(locks: Locks, plan: TakePlan, signal: AbortSignal): Promise<Lease | null> {
@@ -18,11 +19,14 @@ export async function take(locks: Locks, plan: TakePlan, signal: AbortSignal): P
     )
   }
   const wait = Math.max(0, plan.waitMs - (performance.now() - startedAt))
+  const line = new WaitingLine(locks, plan.key)
   try {
     return await waitToTake(locks, plan, { ...options, wait })
   } catch (error) {
     if (isHoldfastError(error, 'acquire-timeout')) return null
     throw error
+  } finally {
+    line.end()
   }
 }
 
