@@ -6,6 +6,7 @@ import { isHoldfastError } from '../errors.ts'
 import { ParsedArguments, type Subcommand } from './arguments.ts'
 import { COMMANDS } from './commands.ts'
 import { EXIT } from './exit-codes.ts'
+import { explained } from './explained.ts'
 import { Interrupted } from './interruption.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
@@ -70,7 +71,7 @@ function exitCodeFor(error: unknown, { name }: Subcommand): number {
     return EXIT.usage
   }
   if (isHoldfastError(error)) {
-    complain(error.message)
+    complain(explained(error))
     switch (error.code) {
       case 'store-unavailable':
       case 'store-refused':

@@ -54,7 +54,11 @@ describe('help', () => {
     expect(taken).not.toEqual([])
     for (const { schemes, example } of DRIVERS) {
       expect(stdout.includes(`  ${example} `)).toBe(schemes.some((scheme) => taken.includes(scheme)))
-      for (const scheme of schemes) expect(stdout.includes(`${scheme}:`)).toBe(taken.includes(scheme))
+      for (const scheme of schemes) {
+        // Not within a URL, as in redlock:redis://a,redis://b.
+        const begins = new RegExp(`(?<![:,+\\w])${scheme.replace('+', '\\+')}:`)
+        expect(begins.test(stdout)).toBe(taken.includes(scheme))
+      }
     }
   })
 
@@ -192,6 +196,19 @@ describe('a mistake in the command line is said in one sentence, with exit code 
     expect(stderr).toContain(sentence)
     expect(stderr).toMatch(/^holdfast: Expected [^\n]+\. See holdfast ([a-z]+ )?--help\.\n$/)
   })
+})
+
+test('a command to type is told apart from the sentence behind it', async () => {
+  const hooks = `export async function resolve(specifier, context, next) {
+    if (!/^(pg|postgres)$/.test(specifier)) return next(specifier, context)
+    throw Object.assign(new Error('It is not installed.'), { code: 'ERR_MODULE_NOT_FOUND' })
+  }`
+  const register = `import { register } from 'node:module'
+    register('data:text/javascript,' + ${JSON.stringify(encodeURIComponent(hooks))})`
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(register)}` }
+  const { code, stderr } = await shell.run(['ls', '--store', 'postgres://localhost/app'], { env })
+  expect(code).toBe(64)
+  expect(stderr).toMatch(/^holdfast: [^\n]*: `npm install pg`\. See holdfast ls --help\.\n$/)
 })
 
 test('a number without a unit is seconds', async () => {
