@@ -105,7 +105,7 @@ function promptOf({ view, rows, size, paint }: ScreenFacts): string {
   const found = view.filter === '' ? '' : `${counted(rows.length, 'key')} shown  `
   const hints = {
     list: `${found}q quit  h help  / filter  Enter key  <> sort  p pause`,
-    key: 'q back  up down scroll  p pause',
+    key: 'q back  h help  up down scroll  p pause',
     help: 'q back  up down scroll',
   }
   return paint('dim', whole(hints[view.page], room))

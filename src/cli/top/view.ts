@@ -5,6 +5,8 @@ import { SORTS, type Sort } from './sorts.ts'
 /** What the user has chosen to see. */
 export interface TopView {
   readonly page: 'list' | 'key' | 'help'
+  /** What the help goes back to. */
+  readonly behindHelp: 'list' | 'key'
   readonly order: RowOrder
   readonly filter: string
   /** The filter while it is typed. */
@@ -26,6 +28,7 @@ export interface ListFacts {
 export function firstView(order: RowOrder): TopView {
   return {
     page: 'list',
+    behindHelp: 'list',
     order,
     filter: '',
     typing: undefined,
@@ -39,7 +42,9 @@ export function firstView(order: RowOrder): TopView {
 export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
   if (key === 'p') return { ...view, isPaused: !view.isPaused }
-  if (view.page !== 'list') return onPage(view, key, list)
+  if (view.page === 'help') return onHelp(view, key, list)
+  if (key === 'h' || key === '?') return { ...view, page: 'help', behindHelp: view.page, top: 0 }
+  if (view.page === 'key') return onKeyPage(view, key, list)
   const moved = MOVES[key]
   if (moved !== undefined) return move(view, moved, list)
   const sort = SORT_KEYS[key]
@@ -57,9 +62,6 @@ export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
       return { ...view, typing: view.filter }
     case 'escape':
       return { ...view, filter: '', top: 0 }
-    case 'h':
-    case '?':
-      return { ...view, page: 'help', top: 0 }
     case 'enter': {
       const selected = view.selected ?? list.rows[0]?.key
       return selected === undefined ? view : { ...view, selected, page: 'key', top: 0 }
@@ -69,10 +71,18 @@ export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   }
 }
 
-/** Keys on a page: some go back to the list, some scroll. */
-function onPage(view: TopView, key: Key, { pageSize }: ListFacts): TopView {
-  if (['q', 'escape', 'enter', 'backspace', 'left', 'h', '?'].includes(key))
-    return { ...view, page: 'list', top: 0 }
+const BACK: readonly Key[] = ['q', 'escape', 'enter', 'backspace', 'left']
+
+function onHelp(view: TopView, key: Key, list: ListFacts): TopView {
+  if (BACK.includes(key) || key === 'h' || key === '?') return { ...view, page: view.behindHelp, top: 0 }
+  return scrolled(view, key, list)
+}
+
+function onKeyPage(view: TopView, key: Key, list: ListFacts): TopView {
+  return BACK.includes(key) ? { ...view, page: 'list', top: 0 } : scrolled(view, key, list)
+}
+
+function scrolled(view: TopView, key: Key, { pageSize }: ListFacts): TopView {
   const moved = MOVES[key]
   // The length of the page is not known here: `frameOf` limits `top`.
   return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
