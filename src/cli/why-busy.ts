@@ -16,8 +16,7 @@ export async function whyBusy(
   const where = place.isDefault ? ` ${whereOf(place)}` : ''
   const within = waitMs === 0 ? '' : ` and was not free within ${age(waitMs)}`
   // The key was taken when it was asked for. If by now the holder is gone or the store is away, or the look takes too long,
-  // the line names no holder, which is good enough for people. (In a Redis with three million other keys, finding one takes
-  // 0.8 s of SCANs.)
+  // the line names no holder, which is good enough for people.
   const finding = findRoom(locks, key).catch(() => undefined)
   const room = await Promise.race([finding, sleep(LOOK_MS, undefined, { ref: false })])
   const [holder, ...others] = room?.holders ?? []
