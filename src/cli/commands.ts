@@ -5,7 +5,7 @@ import { demo } from './demo/command.ts'
 import { doctor } from './doctor/command.ts'
 import { jobs } from './jobs/command.ts'
 import { acquire, extend, release } from './lease/commands.ts'
-import { evict, ls, show } from './rooms/commands.ts'
+import { evict, ls, show, wait } from './rooms/commands.ts'
 import { run } from './run/command.ts'
 import { top } from './top/command.ts'
 
@@ -22,6 +22,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...acquire, load: async () => (await import('./lease/acquire.ts')).acquireLease },
   { ...extend, load: async () => (await import('./lease/extend.ts')).extendLease },
   { ...release, load: async () => (await import('./lease/release.ts')).releaseLease },
+  { ...wait, load: async () => (await import('./rooms/wait.ts')).waitForKey },
   { ...ls, load: async () => (await import('./rooms/ls.ts')).listRooms },
   { ...show, load: async () => (await import('./rooms/show.ts')).showRoom },
   { ...evict, load: async () => (await import('./rooms/evict.ts')).evictTickets },

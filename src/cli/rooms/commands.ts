@@ -40,3 +40,26 @@ export const evict: Subcommand = {
   details: `A holder is told, but it may be in the middle of a write: only fences stop that.
 Exits with 1 when there was nobody to evict.`,
 }
+
+export const wait: Subcommand = {
+  name: 'wait',
+  usage: '[options] KEY',
+  summary: 'Waits until a key is free, without taking it.',
+  examples: [
+    'holdfast wait migration -w 10m && ./start.sh',
+    'holdfast wait -w 0 migration || echo "it still runs"',
+  ],
+  options: {
+    timeout: {
+      short: 'w',
+      value: 'DURATION',
+      help: 'wait for this long; 0: look once; default: until it is free',
+    },
+    ...storeOptions(),
+  },
+  details: `Free means that nobody holds the key and nobody waits for it. Another process
+may take it in the same moment: to work alone, use \`holdfast run\`.
+
+Exit codes: 0 free, 75 not free in time, 69 the store is unavailable or refuses,
+128+n ended by signal n.`,
+}

@@ -1,0 +1,64 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { connect, type Locks } from '../../src/index.ts'
+import { freePort } from '../servers/free-port.ts'
+import { Shell } from './holdfast-process.ts'
+import { sharedStores, type TestStore } from './stores.ts'
+
+describe.each(sharedStores)('holdfast wait on $name', ({ open }) => {
+  let store: TestStore
+  let shell: Shell
+  let locks: Locks
+  beforeAll(async () => {
+    store = await open()
+  })
+  afterAll(() => store[Symbol.asyncDispose]())
+  beforeEach(async () => {
+    shell = new Shell({ HOLDFAST_STORE: store.url })
+    locks = await connect(store.url, { label: 'tester' })
+  })
+  afterEach(async () => {
+    await locks.close()
+    await shell.close()
+  })
+
+  test('ends at once where the key is free', async () => {
+    expect(await shell.run(['wait', 'migration'])).toEqual({ code: 0, stdout: '', stderr: '' })
+  })
+
+  test('ends when the key becomes free, and leaves it free', async () => {
+    const held = await locks.acquire('migration')
+    const waiting = shell.start(['wait', 'migration', '-w', '60'])
+    expect((await shell.run(['wait', '-w', '0', 'migration'])).code).toBe(75)
+    expect(waiting.running).toBe(true)
+    await held.release()
+    expect(await waiting.exit).toBe(0)
+    expect((await shell.run(['show', 'migration'])).stdout).toBe('migration  free\n')
+  })
+
+  test('says who holds the key that was not free in time, with 75, and never joins the queue', async () => {
+    const held = await locks.acquire('migration')
+    const waiting = shell.start(['wait', 'migration', '--timeout', '500ms'])
+    expect(JSON.parse((await shell.run(['show', '--json', 'migration'])).stdout).queue).toEqual([])
+    expect(await waiting.exit).toBe(75)
+    expect(waiting.stderr).toMatch(
+      /^holdfast: "migration" is held by \S+:\d+ \(tester\) for \S+ and was not free within 500ms\n$/,
+    )
+    await held.release()
+  })
+
+  test('ends with the code of the signal that ended it', async () => {
+    const held = await locks.acquire('migration')
+    const waiting = shell.start(['wait', 'migration'])
+    // It has looked when another one, started later, has.
+    await shell.run(['wait', '-w', '0', 'migration'])
+    waiting.signal('SIGTERM')
+    expect(await waiting.exit).toBe(143)
+    await held.release()
+  })
+})
+
+test('a store that is away is an error, however long the wait', async () => {
+  const shell = new Shell({ HOLDFAST_STORE: `redis://127.0.0.1:${await freePort()}` })
+  expect((await shell.run(['wait', 'migration'])).code).toBe(69)
+  await shell.close()
+})
