@@ -3,6 +3,7 @@ import { completion } from './completion/command.ts'
 import { dashboard } from './dashboard/command.ts'
 import { demo } from './demo/command.ts'
 import { doctor } from './doctor/command.ts'
+import { init } from './init/command.ts'
 import { jobs } from './jobs/command.ts'
 import { acquire, extend, release } from './lease/commands.ts'
 import { evict, ls, show, wait } from './rooms/commands.ts'
@@ -30,6 +31,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...dashboard, load: async () => (await import('./dashboard/dashboard.ts')).serveDashboard },
   { ...jobs, load: async () => (await import('./jobs/jobs.ts')).manageJobs },
   { ...doctor, load: async () => (await import('./doctor/doctor.ts')).examine },
+  { ...init, load: async () => (await import('./init/init.ts')).initServers },
   { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },
   { ...completion, load: async () => (await import('./completion/completion.ts')).printCompletion },
 ]

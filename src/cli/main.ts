@@ -10,6 +10,7 @@ import { explained } from './explained.ts'
 import { Interrupted } from './interruption.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
+import { isTold, tellWarnings } from './warnings.ts'
 
 // `holdfast ls | head` closes the pipe when it has seen enough.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -21,6 +22,8 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 // A closed standard error does not change the exit code.
 process.stderr.on('error', () => {})
+
+tellWarnings()
 
 process.exitCode = await awaited(() => main(process.argv.slice(2)))
 
@@ -71,7 +74,7 @@ function exitCodeFor(error: unknown, { name }: Subcommand): number {
     return EXIT.usage
   }
   if (isHoldfastError(error)) {
-    complain(explained(error))
+    if (!isTold(error.message)) complain(explained(error))
     switch (error.code) {
       case 'store-unavailable':
       case 'store-refused':

@@ -11,7 +11,10 @@ export async function take(locks: Locks, plan: TakePlan, signal: AbortSignal): P
   const options = { ttl, minHold, lockDelay, signal }
   const startedAt = performance.now()
   // Try without waiting first: a store that is away is then an error within seconds, even with an endless wait.
-  const lease = await tryToTake(locks, plan, options)
+  const lease = await tryToTake(locks, plan, options).catch((error: unknown) => {
+    if (isReadyWithin(error, plan.waitMs)) return null
+    throw error
+  })
   if (lease !== null || plan.waitMs === 0) return lease
   if (await waitsForItself(locks, plan)) {
     throw new UsageError(
@@ -28,6 +31,13 @@ export async function take(locks: Locks, plan: TakePlan, signal: AbortSignal): P
   } finally {
     line.end()
   }
+}
+
+/** Whether the store says when it can answer, and that is in time: new Redlock servers, whose votes do not count yet. */
+function isReadyWithin(error: unknown, waitMs: number): boolean {
+  return (
+    isHoldfastError(error, 'store-unavailable') && (error.retryAfterMs ?? Number.POSITIVE_INFINITY) < waitMs
+  )
 }
 
 type TakeOptions = NonNullable<Parameters<Locks['tryAcquire']>[1]>
