@@ -5,7 +5,6 @@ import type { Abortable } from '../base/signal-watch.ts'
 import type { AcquireAnswer, Granted, RenewAnswer, Ticket } from '../contract/store.ts'
 import { type HoldfastError, isHoldfastError } from '../errors.ts'
 import { type GivingUp, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
-import { AcquirePatience } from './acquire-patience.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import {
   type AcquisitionState,
@@ -29,6 +28,7 @@ import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewal-loop.ts'
 import { evictionOf, fullOf } from './ticket-errors.ts'
 import type { Bucket } from './timer-wheel.ts'
+import { WaitLimits } from './wait-limits.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
@@ -49,7 +49,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly #context: EngineContext
   readonly #request: AcquireRequest
   readonly #startedAt: number
-  readonly #patience: AcquirePatience
+  readonly #limits: WaitLimits
   #resolve: (lease: HeldLease | null) => void = () => {}
   #reject: (error: unknown) => void = () => {}
   #state: AcquisitionState
@@ -71,7 +71,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#request = request
     this.ticket = request.ticket
     this.#startedAt = startedAt.monotonicMs
-    this.#patience = new AcquirePatience(request, this.#startedAt)
+    this.#limits = new WaitLimits(request, this.#startedAt)
     this.#state = newAsking(this.#startedAt)
     this.promise = new Promise((resolve, reject) => {
       this.#resolve = resolve
@@ -161,8 +161,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
-    if (at.monotonicMs >= this.#patience.endOf(state)) {
-      this.giveUp(this.#outOfPatience(state))
+    if (at.monotonicMs >= this.#limits.endOf(state)) {
+      this.giveUp(this.#outOfTime(state))
       return false
     }
     if (state.tag === 'asking') {
@@ -349,8 +349,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (deadlock !== undefined) return this.giveUp(deadlock)
     // A listener has ended it.
     if (this.#state !== state) return
-    if (when.answeredAt.monotonicMs >= this.#patience.endOf(state))
-      return this.giveUp(this.#outOfPatience(state))
+    if (when.answeredAt.monotonicMs >= this.#limits.endOf(state)) return this.giveUp(this.#outOfTime(state))
     // Whatever a store says, nobody asks without a pause.
     const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
     this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
@@ -370,7 +369,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
 
   #setDue(at: number): void {
     const state = this.#state
-    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#patience.endOf(state))
+    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#limits.endOf(state))
     this.#context.renewals.schedule(this)
   }
 
@@ -383,10 +382,10 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (this.#request.signal !== undefined) this.#context.signals.remove(this.#request.signal, this)
   }
 
-  #outOfPatience(state: Asking | Waiting): HoldfastError {
+  #outOfTime(state: Asking | Waiting): HoldfastError {
     const { clock, store, leases } = this.#context
     const isHeldHere = leases.holds(this.ticket.key)
-    return this.#patience.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere })
+    return this.#limits.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere })
   }
 }
 

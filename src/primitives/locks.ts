@@ -268,7 +268,7 @@ export class Locks {
    * would be quicker, but then this call would hold the key for a moment, and a `tryAcquire` of another process would find it
    * taken. If many wait, the key passes from one to the next and is not free in between.
    *
-   * `wait`: how long to wait. With 0 it looks once. Default: as for {@link acquire}, 30 s.
+   * `wait`: how long to wait. With 0 it looks once. Default: as for {@link acquire}, 60 s.
    *
    * ```ts
    * import { connect } from 'holdfast'

@@ -10,7 +10,7 @@ import { roomOf } from './inspected.ts'
 import type { HoldSettings } from './options.ts'
 
 export interface UntilFreeOptions {
-  /** How long to wait until the key is free. With 0 the call looks once, with `Infinity` it waits for ever. Default: 30 s. */
+  /** How long to wait until the key is free. With 0 the call looks once, with `Infinity` it waits for ever. Default: 60 s. */
   readonly wait?: Duration | undefined
   /**
    * How long a store may give no answer, before the call rejects with a `StoreError`. Default: as long as `wait`, and 5 s with

@@ -4,7 +4,7 @@ import { type Asking, isSilent, SILENCE_MS, type Waiting } from './acquisition-s
 import { silenceOf, timeoutOf } from './ticket-errors.ts'
 
 /** How long one request waits for its key, and for a store that does not answer. */
-export class AcquirePatience {
+export class WaitLimits {
   readonly #request: AcquireRequest
   /** On the monotonic clock, as all times here. */
   readonly #startedAt: number
