@@ -82,12 +82,14 @@ export function nextAttemptAt(
   { attempts, until }: { readonly attempts: number; readonly until: number },
 ): number | undefined {
   if (isHoldfastError(error, 'store-refused')) return undefined
-  const pauseMs = context.backoffMs(attempts)
   const at = context.clock.monotonicMs()
   const vainMs = isHoldfastError(error, 'store-unavailable') ? error.retryAfterMs : undefined
-  if (vainMs === undefined) return at + pauseMs
-  return at + vainMs >= until ? undefined : at + Math.min(pauseMs, vainMs)
+  if (vainMs === undefined) return at + context.backoffMs(attempts)
+  return at + vainMs >= until ? undefined : at + Math.min(vainMs, LONGEST_VAIN_MS)
 }
+
+/** A server may come back that can grant the key sooner. */
+const LONGEST_VAIN_MS = 5000
 
 /** One more renewal is on its way. */
 export function countAttempt(state: Waiting, { monotonicMs }: Instant): void {

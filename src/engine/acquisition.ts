@@ -279,7 +279,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     const state = this.#state
     if (state.tag !== 'asking') return
     state.lastError = error
-    const until = this.#startedAt + this.#request.waitMs
+    const { waitMs, storeTimeoutMs = 0 } = this.#request
+    const until = this.#startedAt + (waitMs || storeTimeoutMs)
     const again = nextAttemptAt(error, this.#context, { attempts: state.attempts, until })
     if (again === undefined) return this.giveUp(error as HoldfastError)
     this.#setDue(again)

@@ -66,7 +66,8 @@ const DONE_BEFORE = { ran: false } as const
 async function isTaken(
   context: LocksContext,
   mark: string,
-  { ttlMs, storeTimeoutMs, signal }: HoldSettings,
+  // The call waits, so this look may wait for a store that can grant nothing yet.
+  { ttlMs, waitMs, storeTimeoutMs = waitMs || undefined, signal }: HoldSettings,
 ): Promise<boolean> {
   const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), storeTimeoutMs, signal }
   const lease = await tryHold(context, { key: mark, shape: SHARED, settings: looking })

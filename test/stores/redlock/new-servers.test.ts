@@ -53,6 +53,13 @@ describe('on servers that are new', () => {
     expect(texts).toEqual([expect.stringContaining('Their votes count in')])
   })
 
+  test('`once` waits, too', async () => {
+    await using masters = await startMasters(3, { young: true })
+    await using locks = createLocks(masters.store({ maxTtl: '1s' }), { ttl: '1s' })
+    const outcome = await locks.once('k', { remember: '900ms' }, () => 'done')
+    expect(outcome).toEqual({ ran: true, value: 'done' })
+  })
+
   test('the drop-in for redlock fails at once, too, and says for how long', async () => {
     await using masters = await startMasters(3, { young: true })
     const clients = masters.urls.map((url) => new Redis(url) as Client)
