@@ -48,10 +48,10 @@ export function hold(
     lease: settings,
     whileQueued: waiting === undefined ? undefined : () => waiting.check(),
   })
-  if (!(lease instanceof Promise)) return lease ?? refuse(key)
+  if (!(lease instanceof Promise)) return lease ?? refused(context.engine, key)
   // A call that waits never gets `null`, and outside a scope there is no wait to end. So no second promise is needed.
   if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
-  return granted(key, lease, waiting)
+  return granted(context.engine, key, { lease, waiting })
 }
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
@@ -168,12 +168,13 @@ export async function innerDone(lease: HeldLease): Promise<void> {
 }
 
 async function granted(
+  engine: Engine,
   key: string,
-  lease: Promise<HeldLease | null>,
-  waiting: { end(): void } | undefined,
+  asked: { readonly lease: Promise<HeldLease | null>; readonly waiting: { end(): void } | undefined },
 ): Promise<HeldLease> {
+  const { lease, waiting } = asked
   try {
-    return (await lease) ?? refuse(key)
+    return (await lease) ?? (await refused(engine, key))
   } finally {
     waiting?.end()
   }
@@ -191,8 +192,9 @@ function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLe
   )
 }
 
-function refuse(key: string): never {
-  throw new AcquireTimeoutError(`${JSON.stringify(key)} is held, and \`wait\` is 0.`, { key, waitedMs: 0 })
+async function refused(engine: Engine, key: string): Promise<never> {
+  const message = `${JSON.stringify(key)} is held, and \`wait\` is 0.`
+  throw await engine.withHolder(new AcquireTimeoutError(message, { key, waitedMs: 0 }))
 }
 
 export function makeTicket(
