@@ -96,15 +96,12 @@ test('behind PgBouncer in transaction mode, both migrating and guarding work', a
 test.each([
   ['pg', (url: string) => new Pool({ connectionString: url })],
   ['postgres.js', (url: string) => postgres(url)],
-])(
-  'a server that says nothing is given up on, and a later call succeeds, with %s',
-  async (_, clientOf) => {
-    await using own = await startPostgres()
-    const client = clientOf(own.url)
-    await own.pause()
-    await expect(migrateGuard(client)).rejects.toMatchObject({ code: 'store-unavailable' })
-    own.resume()
-    await migrateGuard(client)
-    await client.end()
-  },
-)
+])('a server that says nothing is given up on, and a later call succeeds, with %s', async (_, clientOf) => {
+  await using own = await startPostgres()
+  const client = clientOf(own.url)
+  await own.pause()
+  await expect(migrateGuard(client)).rejects.toMatchObject({ code: 'store-unavailable' })
+  own.resume()
+  await migrateGuard(client)
+  await client.end()
+})

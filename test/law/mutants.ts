@@ -34,7 +34,11 @@ const togetherness = mistakesIn('law.ts', [
 
 const order = mistakesIn('room.ts', [
   ['a newcomer overtakes the queue', 'room.queue.size === 0 && admits(', 'admits('],
-  ['a ticket behind the head is admitted when it fits', 'waiter.ticket, time)) break', 'waiter.ticket, time)) continue'],
+  [
+    'a ticket behind the head is admitted when it fits',
+    'waiter.ticket, time)) break',
+    'waiter.ticket, time)) continue',
+  ],
   [
     'the last is admitted first',
     'for (let entry = room.queue.first; entry !== undefined; entry = entry.next) {\n    const { id, value: waiter } = entry',
@@ -265,7 +269,11 @@ const delays = mistakesIn('room.ts', [
 
 const wakes = [
   ...mistakesIn('room.ts', [
-    ['no admitted waiter is woken', 'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))', ''],
+    [
+      'no admitted waiter is woken',
+      'wakes.push(isReached(room, waiter, time) ? deliver(holder, time) : hint(id))',
+      '',
+    ],
     ['the asker is woken, too', 'if (id !== asking) {', "if (id !== '') {"],
     ['the evicted are not woken', 'evicted.filter((id) => !hinted.has(id)).map(hint)', '[]'],
     ['the evicted are woken twice', 'evicted.filter((id) => !hinted.has(id)).map', 'evicted.map', SAME_CALL],
@@ -336,7 +344,12 @@ const wakes = [
 
 const views = [
   ...mistakesIn('view.ts', [
-    ['the view shows holders that have expired', '.filter(([, holder]) => holder.expiresAt > time.ms)', '', STORE],
+    [
+      'the view shows holders that have expired',
+      '.filter(([, holder]) => holder.expiresAt > time.ms)',
+      '',
+      STORE,
+    ],
     [
       'the view shows waiters that are forgotten',
       '.filter(([, waiter]) => waiter.rememberedUntil > time.ms)',

@@ -97,7 +97,13 @@ export const rules: Readonly<Record<string, (step: Observation) => void>> = {
     }
   },
 
-  'an expired ticket is gone with the next call, and no ticket goes earlier'({ action, before, after, ms, expired }) {
+  'an expired ticket is gone with the next call, and no ticket goes earlier'({
+    action,
+    before,
+    after,
+    ms,
+    expired,
+  }) {
     // While a ticket waits, `idle` answers without settling the room.
     if (action.verb === 'idle' && before.queue.size > 0) return
     for (const { ticket, fence } of expired) assert.notEqual(after.holders.get(ticket.id)?.fence, fence)

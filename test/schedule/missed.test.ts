@@ -151,14 +151,17 @@ describe('a machine that was suspended', () => {
     { missed: 'skip', expected: ['08:10', '09:40'] },
     { missed: 'once', expected: ['08:10', '09:30', '09:40'] },
     { missed: 'all', expected: ['08:10', '08:50', '09:00', '09:10', '09:20', '09:30', '09:40'] },
-  ] as const)('treats the ticks that it slept through as missed ($missed)', async ({ missed, expected: ticks }) => {
-    const stage = new Stage('2027-01-15T08:00:30Z')
-    starts(stage, 'a', { missed, ...(missed === 'skip' ? {} : { catchUp: '50m' }) })
-    await stage.clock.advance(10 * MINUTE_MS)
-    stage.clock.suspend(85 * MINUTE_MS)
-    await stage.clock.advance(5 * MINUTE_MS)
-    expect(stage.ticks.map((tick) => tick.slice(11, 16))).toEqual(ticks)
-  })
+  ] as const)(
+    'treats the ticks that it slept through as missed ($missed)',
+    async ({ missed, expected: ticks }) => {
+      const stage = new Stage('2027-01-15T08:00:30Z')
+      starts(stage, 'a', { missed, ...(missed === 'skip' ? {} : { catchUp: '50m' }) })
+      await stage.clock.advance(10 * MINUTE_MS)
+      stage.clock.suspend(85 * MINUTE_MS)
+      await stage.clock.advance(5 * MINUTE_MS)
+      expect(stage.ticks.map((tick) => tick.slice(11, 16))).toEqual(ticks)
+    },
+  )
 
   test('does so also when its clock is set forward', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')

@@ -54,7 +54,7 @@ test('a process that freezes between a call and its commit, behind a pooler, doe
   await direct.release(releaseOf(next))
 })
 
-test("behind a pooler, too, the store is not bound to the database’s lock_timeout", async () => {
+test('behind a pooler, too, the store is not bound to the database’s lock_timeout', async () => {
   const url = await server.createDatabase('impatient')
   await server.sql(`alter database impatient set lock_timeout = '1ms'`)
   const blocker = await clientAt(url)

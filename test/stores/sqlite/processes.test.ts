@@ -53,22 +53,25 @@ test('a killed holder costs its ttl, a killed head of the queue its acceptance t
 test.each([
   ['that is renewed', true],
   ['that is not renewed', false],
-])('a holder that watches the signal of a lease %s hears at once that another process evicted it', async (_, renew) => {
-  const path = freshPath()
-  const operator = await StoreProcess.start(path)
-  const locks = createLocks(sqliteStore(path), { ttl: '10m', renew })
-  // No ticket of this process waited, so the process did not listen when it took the key.
-  const lease = await locks.acquire('key')
-  const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
-  await until('it can be told', () => inboxesIn(path).every((inbox) => inbox !== ''))
-  await operator.evict({ key: 'key', id: lease.id, reason: 'stuck since monday' })
-  const evictedAt = performance.now()
-  await lost
-  // The next renewal would come in three minutes, or never.
-  expect(performance.now() - evictedAt).toBeLessThan(5_000)
-  expect(() => lease.assertHeld()).toThrow('stuck since monday')
-  await locks.close()
-})
+])(
+  'a holder that watches the signal of a lease %s hears at once that another process evicted it',
+  async (_, renew) => {
+    const path = freshPath()
+    const operator = await StoreProcess.start(path)
+    const locks = createLocks(sqliteStore(path), { ttl: '10m', renew })
+    // No ticket of this process waited, so the process did not listen when it took the key.
+    const lease = await locks.acquire('key')
+    const lost = new Promise((resolve) => lease.signal.addEventListener('abort', resolve, { once: true }))
+    await until('it can be told', () => inboxesIn(path).every((inbox) => inbox !== ''))
+    await operator.evict({ key: 'key', id: lease.id, reason: 'stuck since monday' })
+    const evictedAt = performance.now()
+    await lost
+    // The next renewal would come in three minutes, or never.
+    expect(performance.now() - evictedAt).toBeLessThan(5_000)
+    expect(() => lease.assertHeld()).toThrow('stuck since monday')
+    await locks.close()
+  },
+)
 
 function inboxesIn(path: string): unknown[] {
   const file = openDatabase(path, undefined)

@@ -89,25 +89,31 @@ test.each([
   ['bun', 'node'],
   ['deno', 'node'],
   ['bun', 'deno'],
-] as const)('a key that a process of %s holds is not granted to an older one of %s', async (younger, older) => {
-  const path = freshPath()
-  const elder = new RuntimeProcess(older, path)
-  await elder.ask({ verb: 'clocks' })
-  await until('one is older by more than the ttl', () => performance.now() - elder.startedAt > TTL_MS + 1000)
-  const young = new RuntimeProcess(younger, path)
-  await young.ask({ verb: 'clocks' })
-  // On a busy machine an answer may come after the ttl is over. Then it shows nothing.
-  await until('both have answered within the ttl', async () => {
-    const mine = ticket({ ttlMs: TTL_MS })
-    const askedAt = performance.now()
-    const first = await young.acquire(mine)
-    const second = await elder.acquire(ticket({ patienceMs: 0 }))
-    if (performance.now() - askedAt > TTL_MS) return false
-    expect(first).toMatchObject({ tag: 'held' })
-    expect(second).toMatchObject({ tag: 'busy' })
-    return true
-  })
-})
+] as const)(
+  'a key that a process of %s holds is not granted to an older one of %s',
+  async (younger, older) => {
+    const path = freshPath()
+    const elder = new RuntimeProcess(older, path)
+    await elder.ask({ verb: 'clocks' })
+    await until(
+      'one is older by more than the ttl',
+      () => performance.now() - elder.startedAt > TTL_MS + 1000,
+    )
+    const young = new RuntimeProcess(younger, path)
+    await young.ask({ verb: 'clocks' })
+    // On a busy machine an answer may come after the ttl is over. Then it shows nothing.
+    await until('both have answered within the ttl', async () => {
+      const mine = ticket({ ttlMs: TTL_MS })
+      const askedAt = performance.now()
+      const first = await young.acquire(mine)
+      const second = await elder.acquire(ticket({ patienceMs: 0 }))
+      if (performance.now() - askedAt > TTL_MS) return false
+      expect(first).toMatchObject({ tag: 'held' })
+      expect(second).toMatchObject({ tag: 'busy' })
+      return true
+    })
+  },
+)
 
 const TTL_MS = 3000
 
