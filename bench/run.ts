@@ -31,7 +31,7 @@ interface Row {
   readonly candidate: string
   /** Medians over the rounds, one per metric. */
   readonly values: readonly number[]
-  /** Of the first metric, against the limit in the same round: median, least, largest. */
+  /** The ratios of the first metric to the limit in the same round: median, least, largest. */
   readonly ratio: readonly [number, number, number]
 }
 

@@ -13,8 +13,9 @@ import { MessageReader } from '../../src/stores/etcd/grpc/wire.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
 /**
- * The limit: a key for each ticket under one lease, made by a transaction that also reads who is there, and one watch whose
- * deletions are the hand-over. Nobody is told of a loss, nothing is asked twice, and one key at a time is looked at.
+ * The limit. Each ticket has a key under one lease. A transaction makes the key and also reads the other tickets. The
+ * deletions of one watch are the hand-overs. There is no loss signal and no second request, and it watches one key at a
+ * time.
  */
 export async function openBareEtcd({ etcdUrl }: Surroundings): Promise<Adapter> {
   const member = new Member({ url: etcdUrl, tls: {}, dial: await loadDial() })

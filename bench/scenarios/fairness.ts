@@ -5,8 +5,8 @@ import type { Candidate } from '../scenario.ts'
 const PROCESSES = 4
 
 /**
- * Four processes with 25 loops each that take and release one key: Jain's fairness index over the 100 loops
- * (1: all got the same, 0.01: one got all), how many got nothing, and hand-overs per second.
+ * Four processes with 25 loops each that take and release one key. The metrics are Jain's fairness index over the 100
+ * loops (1: all got the same, 0.01: one got all), how many loops got nothing, and hand-overs per second.
  */
 export function fairness(name: string, adapterName: string): Candidate {
   return {

@@ -49,7 +49,7 @@ export const jobsOneWorker: Scenario = {
   ],
 }
 
-/** What else is in the table, and the same worker: the jobs per second ought not to change. */
+/** The same worker beside other rows of the table. The jobs per second ought not to change. */
 export const jobsBeside: Scenario = {
   name: 'postgres-jobs-beside',
   title: 'PostgreSQL, one worker, 8 at a time, beside many other jobs',

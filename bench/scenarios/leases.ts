@@ -6,7 +6,7 @@ import type { Candidate } from '../scenario.ts'
 
 const TTL_MS = 30_000
 
-/** What a process does that holds many leases. */
+/** The work of a process that holds many leases. */
 interface Holder {
   take(index: number): Promise<void> | void
   release(index: number): Promise<void> | void
