@@ -20,13 +20,14 @@ import type { NodeRedisClient } from './server/node-redis.ts'
 import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /**
- * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have: a `Redis`
- * or a `Cluster` of the package ioredis 5 or 6, or what createClient() or createCluster() of the package redis 5 or 6 made,
- * connected or not. The client is only asked for its settings: the store's own connections open when they are first needed,
- * reconnect for ever, and end with `close()`.
+ * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have. It
+ * takes a `Redis` or a `Cluster` of the package ioredis 5 or 6. It also takes the result of `createClient()` or
+ * `createCluster()` of the package redis 5 or 6. The client may be connected or not, because it is only asked for its
+ * settings. The store's own connections open when they are first needed, reconnect for ever, and end with `close()`.
  *
- * Its calls reject with a `StoreError`: `store-unavailable` where asking again may help, `store-refused` where a person has
- * to change something (credentials, permissions, memory, a key that is used by something else). See docs/redis.md.
+ * Its calls reject with a `StoreError`: `store-unavailable` if asking again may help, `store-refused` if a person has
+ * to change something. That may be credentials, permissions, memory, or a key that something else uses. See
+ * docs/redis.md.
  *
  * ```ts
  * import { createLocks } from 'holdfast'

@@ -4,7 +4,7 @@ import type { SentinelOptions } from './sentinel/options.ts'
 
 export interface RedisStoreOptions {
   /**
-   * What every key and channel of the store begins with, after the `keyPrefix` of the client. Stores with different
+   * The prefix of every key and channel of the store, after the `keyPrefix` of the client. Stores with different
    * prefixes do not see each other. Default: `holdfast:`.
    */
   readonly prefix?: string | undefined

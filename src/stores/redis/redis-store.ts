@@ -20,7 +20,8 @@ export class RedisStore extends RoomRequests implements Store {
 
   constructor(link: RedisLink | ClusterLink, { prefix, replicas, leastGroup = 8 }: RedisStoreSettings) {
     const names = new RoomNames(link.keyPrefix + prefix)
-    // A grant that replicas have to have is confirmed: the message does not wait for them.
+    // A grant that replicas must have needs the confirmation of the waiter, because the message does not wait for the
+    // replicas.
     const options = { grantsByMessage: replicas === 0, leastGroup }
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
@@ -29,7 +30,10 @@ export class RedisStore extends RoomRequests implements Store {
   }
 }
 
-/** The servers look at the first braces only, and at the whole name where these are empty: the keys of a script would be in many slots. */
+/**
+ * The servers read the text between the first braces, and the whole name if that text is empty. Then the keys of a
+ * script would be in many slots.
+ */
 function checkClusterPrefix(start: string): void {
   if (!/^[^{]*\{\}/.test(start)) return
   throw new InvalidArgumentError(

@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto'
 import { expected } from '../../../base/arguments.ts'
 
 /**
- * The number under which PostgreSQL knows the advisory lock of a key: the first eight bytes of the SHA-256 of its UTF-8
- * text, as a signed big-endian number. The same key has the same number in every version of this library, so old and
- * new processes exclude one another. Any other program can compute it.
+ * The number under which PostgreSQL knows the advisory lock of a key. It is the first eight bytes of the SHA-256 of the
+ * key's UTF-8 text, as a signed big-endian number. The same key has the same number in every version of this library,
+ * so old and new processes exclude one another. Any other program can compute it.
  *
  * Two keys with the same number exclude one another. That costs waiting and is never unsafe. Among a million keys there
  * is such a pair with a chance of 1 in 37 million.

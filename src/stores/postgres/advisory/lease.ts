@@ -25,9 +25,9 @@ export interface AdvisoryLease extends AsyncDisposable {
   readonly fence: bigint
   readonly state: 'held' | 'lost' | 'released'
   /**
-   * Aborts with a {@link LeaseLostError} when the connection is lost: at once if this process hears of the loss, at the
-   * latest `ttl` after the last sign of life. A timer watches the latter, so call {@link assertHeld} before a write
-   * that matters.
+   * Aborts with a {@link LeaseLostError} when the connection is lost. That is at once if this process hears of the
+   * loss, and at the latest `ttl` after the last sign of life. A timer watches the latter, so call {@link assertHeld}
+   * before a write that matters.
    */
   readonly signal: AbortSignal
   /**

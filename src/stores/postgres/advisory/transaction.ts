@@ -25,10 +25,10 @@ export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
 
 /**
  * Locks a key until the caller's own transaction ends, by commit or rollback. It is the best lock for data in the same
- * database: the lock ends together with the transaction of the data, so there is nothing to renew, to lose or to fence.
+ * database. The lock ends together with the transaction of the data, so there is nothing to renew, to lose or to fence.
  *
- * `tx` is the object that runs the transaction's statements: a `PoolClient` of pg, the `sql` of postgres.js's `begin`,
- * or an object with `query(text, parameters)` around any other client. A time-out leaves the transaction usable.
+ * `tx` runs the transaction's statements. It is a `PoolClient` of pg, the `sql` of postgres.js's `begin`, or an object
+ * with `query(text, parameters)` around any other client. A time-out leaves the transaction usable.
  *
  * Use READ COMMITTED, and read the protected data after this call. A REPEATABLE READ or SERIALIZABLE transaction may
  * see the data as it was before the lock was granted. If it then writes, it fails (40001).

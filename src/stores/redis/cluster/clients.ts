@@ -3,7 +3,7 @@ import type { ClusterLink, ServerAddress } from '../server/client-link.ts'
 import { databaseOf, type IoredisClient, ioredisLink } from '../server/ioredis.ts'
 import { type NodeRedisClient, nodeRedisLink } from '../server/node-redis.ts'
 
-/** What the store uses of a `Cluster` object of the package `ioredis`, version 5 or 6. */
+/** The part of a `Cluster` object of the package `ioredis`, version 5 or 6, that the store uses. */
 export interface IoredisCluster {
   readonly status: string
   readonly options: object
@@ -11,7 +11,10 @@ export interface IoredisCluster {
   duplicate(startupNodes?: never[], options?: object): object
 }
 
-/** What the store uses of a client that the package `redis`, version 5 or 6, makes by `createCluster()`. */
+/**
+ * The part of a client that the store uses. The package `redis`, version 5 or 6, makes such a client by
+ * `createCluster()`.
+ */
 export interface NodeRedisCluster {
   readonly isOpen: boolean
   readonly masters: readonly unknown[]
@@ -19,9 +22,9 @@ export interface NodeRedisCluster {
 }
 
 /**
- * Of a client of a cluster the store needs the addresses that it begins with, user, password and TLS, and how it translates
- * addresses. Neither package tells these: they are read from undocumented parts here, which the option `cluster` of
- * `redisStore` makes unnecessary. See also server/undocumented.ts.
+ * The settings of a cluster's client that the store needs: the first addresses, user, password and TLS, and how the
+ * client translates addresses. Neither package has a public way to them, so this file reads undocumented parts. The
+ * option `cluster` of `redisStore` makes that unnecessary. See also server/undocumented.ts.
  */
 export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
   const { startupNodes, connectionPool } = cluster.duplicate([], { lazyConnect: true }) as {
@@ -83,8 +86,8 @@ interface RootNode {
 }
 
 /**
- * The client makes clients of one server only together with a connection. So this one connects to nowhere, and is then only
- * duplicated.
+ * The client makes clients of one server only together with a connection. So this makes one that connects to nowhere,
+ * and only duplicates it.
  */
 function plainClientOf(
   cluster: NodeRedisCluster,

@@ -21,7 +21,7 @@ export class ClusterMap {
   readonly #link: ClusterLink
   readonly #suspects: () => readonly string[]
   #view: View = { masters: [], everybody: new Set() }
-  /** What refusals have told since the last slot map. */
+  /** The servers of slots, as refusals since the last slot map name them. */
   readonly #learned = new Map<number, string>()
   #round: Promise<ReadonlySet<string>> | undefined
 
@@ -136,7 +136,7 @@ export function reportedAddress(
 /** A server that says nothing for this long is left out. */
 const SILENCE_MS = 3000
 const GRACE_MS = 100
-/** How many of the seeds, and of the known servers, are asked. One answer is enough. */
+/** How many of the seeds, and of the known servers, are asked. A single answer is enough. */
 const MOST_ASKED = 4
 
 function pick(addresses: readonly string[]): string[] {
@@ -152,9 +152,9 @@ export interface SlotRange {
 }
 
 /**
- * What CLUSTER SLOTS says.
+ * Reads the reply to CLUSTER SLOTS.
  *
- * @throws {StoreError} when it says something else.
+ * @throws {StoreError} when it is no such reply.
  */
 export function slotRanges(reply: unknown): readonly SlotRange[] {
   if (!Array.isArray(reply) || reply.length > SLOTS) throw unexpectedReply(reply)
@@ -191,7 +191,7 @@ function viewOf(reply: unknown, teller: string): View {
 }
 
 function unreachable(errors: readonly unknown[]): unknown {
-  // What a person can do something about comes first.
+  // An error that a person can mend comes first.
   const reply = errors.find((error) => replyCode(error) !== undefined)
   if (reply instanceof Error && /cluster support disabled/i.test(reply.message)) {
     return new StoreError('store-refused', NO_CLUSTER, { cause: wordsOf(reply) })

@@ -5,12 +5,12 @@ import { clusterScripts } from './scripts.ts'
 export interface ClusterNodeOptions {
   readonly address: string
   readonly replicas: number
-  /** What comes next may reach another server, or the same one after a restart. */
+  /** The connection was lost. The next command may reach another server, or the same one after a restart. */
   readonly onLost: () => void
   readonly onMute: () => void
 }
 
-/** One server of a cluster, and our connections to it. */
+/** A server of a cluster, and our connections to it. */
 export class ClusterNode {
   readonly address: string
   readonly link: RedisLink
@@ -19,7 +19,7 @@ export class ClusterNode {
   suspect = false
   /** It is importing a slot, and may have none yet. */
   isImporting = false
-  /** Until when we listen to which channel, on the monotonic clock. */
+  /** Until when this process listens to each channel, on the monotonic clock. */
   readonly #channels = new Map<string, number>()
   #channelsConnection: ChannelsConnection | undefined
   #sweep: NodeJS.Timeout | undefined

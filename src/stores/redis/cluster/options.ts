@@ -8,12 +8,12 @@ import { parseAddresses } from '../server/server-addresses.ts'
 
 /** The servers of a Redis Cluster, and how to reach them. */
 export interface ClusterOptions {
-  /** Some of the servers, which tell of the others. The port is 6379 where it is left out. */
+  /** Some of the servers. They tell of the others. Without a port it is 6379. */
   readonly nodes: readonly { readonly host: string; readonly port?: number | undefined }[]
   /**
-   * Makes a client of one server, by the address that the servers announce: for addresses that have to be translated, or for
-   * settings that differ between the servers. The client is only asked for its settings. Default: the client that is passed
-   * to `redisStore`, with this address.
+   * Makes a client of one server, by the address that the servers announce. Use it if addresses have to be translated,
+   * or if settings differ between the servers. The client is only asked for its settings. Default: the client that is
+   * passed to `redisStore`, with this address.
    */
   readonly createNode?:
     | ((address: { readonly host: string; readonly port: number }) => IoredisClient | NodeRedisClient)

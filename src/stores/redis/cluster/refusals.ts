@@ -3,17 +3,17 @@ import { StoreError } from '../../../errors.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { addressOf } from './map.ts'
 
-/** What to do about a request that a server of a cluster did not do. */
+/** How to go on after a server of a cluster has refused a request. */
 export type Refusal =
   /** Another server has the slot. */
   | { readonly tag: 'moved'; readonly slot: number; readonly to: ServerAddress }
-  /** Another one is about to have it, and has what the request is about. */
+  /** Another server is about to have the slot, and has the keys of the request. */
   | { readonly tag: 'ask'; readonly to: ServerAddress }
-  /** Some of it is here and some of it there. */
+  /** Some of the keys are here, and some are on another server. */
   | { readonly tag: 'moving' }
   /** The cluster is down. */
   | { readonly tag: 'down' }
-  /** Nothing that concerns clusters. */
+  /** The error does not concern clusters. */
   | { readonly tag: 'failed' }
 
 export function refusalOf(error: unknown): Refusal {

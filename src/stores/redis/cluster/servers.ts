@@ -24,9 +24,9 @@ import { SlotNames } from './slot-names.ts'
 import { SlotPartition, type SlotRequest, type SlotRouter } from './slot-partition.ts'
 
 /**
- * The servers of a Redis Cluster, each on a connection of its own, so that one that hangs holds up nobody else's keys. The clients'
- * own support of clusters is not used: it has one queue for all servers, repeats requests by its own rules, and does not leave a
- * server that still answers although it is no master any more.
+ * The servers of a Redis Cluster, each on a connection of its own. So a server that hangs holds up only its own keys.
+ * The clients' own support of clusters is not used. It has one queue for all servers, and repeats requests by its own
+ * rules. It does not leave a server that still answers although it is no master any more.
  */
 export class ClusterServers implements Topology, SlotRouter {
   readonly scripts: Scripts = clusterScripts
@@ -145,7 +145,8 @@ export class ClusterServers implements Topology, SlotRouter {
             importer = reportedAddress(address, refusal.to)
             break
           case 'moving':
-            // Some keys of the script are on one server and some on the other. It was refused before it did anything.
+            // Some keys of the script are on one server and some on the other. The server refused the script before it
+            // did anything.
             await new Promise<void>((resolve) => systemClock.startTimer(MOVING_PAUSE_MS, resolve))
             break
           case 'down':

@@ -2,8 +2,8 @@
 export const SLOTS = 16_384
 
 /**
- * The slot of a Redis key, as the servers count it: of the text between the first brace and the next one that closes it, if
- * there is any; else of the whole name.
+ * The slot of a Redis key, as the servers compute it. It depends on the text between the first `{` and the next `}`. If
+ * there is no such text, it depends on the whole name.
  */
 export function slotOf(name: string): number {
   const open = name.indexOf('{')
@@ -26,8 +26,8 @@ const TABLE: Uint16Array = Uint16Array.from({ length: 256 }, (_, byte) => {
 })
 
 /**
- * Texts that, put between braces, bring a name into a given slot. Found by trying one number after the other, and only as far
- * as somebody asks: a few milliseconds for the first, a tenth of a second for all of them.
+ * Texts that bring a name into a given slot when they stand between braces. They are found by trying one number after
+ * the other, as far as they are needed. The first takes a few milliseconds, and all of them take a tenth of a second.
  */
 export class SlotTags {
   readonly #name: (tag: string) => string

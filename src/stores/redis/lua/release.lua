@@ -9,8 +9,8 @@
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
--- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
--- waiters.
+-- go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays
+-- until that is over.
 --@ start
 -- A lone holder without a minimum hold; see room.lua for where its expiry is.
 local function isPlain(content, id)

@@ -11,7 +11,7 @@ import type {
 import { isSame, MasterWatch } from './master-watch.ts'
 
 export interface SentinelSettings {
-  /** What the Sentinels call the master. */
+  /** The name by which the Sentinels know the master. */
   readonly name: string
   readonly nodes: readonly ServerAddress[]
   /** User, password and TLS of the Sentinels, which have none unless they were given their own. */
@@ -23,9 +23,9 @@ export interface SentinelSettings {
 type LinkTo = (target?: OtherServer) => RedisLink
 
 /**
- * Connections to the server that is the master. The clients' own support of Sentinel is not used: ioredis asks the Sentinels
- * one after the other and waits for one that hangs, and node-redis hides its connections. Neither leaves an old master that
- * still answers.
+ * Connections to the server that is the master. The clients' own support of Sentinel is not used. ioredis asks the
+ * Sentinels one after the other, and waits for one that hangs. node-redis hides its connections. Neither leaves an old
+ * master that still answers.
  */
 export function sentinelLink(linkTo: LinkTo, settings: SentinelSettings): RedisLink {
   const { name, nodes, access, reach = (announced) => announced } = settings

@@ -5,9 +5,9 @@ import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
 import { MovingSubscription } from '../server/moving-subscription.ts'
 
 export interface MasterWatchOptions {
-  /** What the Sentinels call the master. */
+  /** The name by which the Sentinels know the master. */
   readonly name: string
-  /** One link to each Sentinel. */
+  /** The links to the Sentinels, one to each. */
   readonly sentinels: readonly RedisLink[]
 }
 
@@ -15,9 +15,9 @@ export interface MasterWatchOptions {
 type MasterReport = { readonly address: ServerAddress; readonly epoch: number } | null
 
 /**
- * Knows where the master is. Asks all Sentinels at once, so that one that hangs costs nothing. A majority of answers is
- * enough, and the one with the highest epoch counts: a Sentinel that is cut off together with the old master has not seen
- * the fail-over. Subscribes to the fail-overs that each Sentinel announces, until it is closed.
+ * Knows the address of the master. Asks all Sentinels at once, so one that hangs costs nothing. A majority of answers
+ * is enough. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
+ * has not seen the fail-over. Until it is closed, it subscribes to the fail-overs that each Sentinel announces.
  */
 export class MasterWatch {
   readonly #name: string
@@ -62,7 +62,8 @@ export class MasterWatch {
       let decided = false
       const decide = (): void => {
         const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
-        // One Sentinel knows of a fail-over before the others. A majority of the others must not lead back to the old master.
+        // A Sentinel may know of a fail-over before the others. A majority of the others must not lead back to the old
+        // master.
         const enough = answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
         if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
         decided = true

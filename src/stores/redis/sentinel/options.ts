@@ -7,7 +7,7 @@ import type { SentinelSettings } from './link.ts'
 
 /** The Sentinels that know where the master is. */
 export interface SentinelOptions {
-  /** What the Sentinels call the master: `mymaster`. */
+  /** The name by which the Sentinels know the master: `mymaster`. */
   readonly name: string
   /** The Sentinels themselves, all that there are. The port is 26379 where it is left out. */
   readonly nodes: readonly { readonly host: string; readonly port?: number | undefined }[]

@@ -3,8 +3,9 @@ import { AnswerReader } from '../../answers.ts'
 import { unexpectedReply } from './failures.ts'
 
 /**
- * The lines of a script's reply: one for each ticket, as described at the top of each script, and then whom to wake and which
- * rooms have more to admit. Whoever answers may be broken, so more than a script can say is refused before it is looked at.
+ * The lines of a script's reply, as described at the top of each script. There is one for each ticket, then one for
+ * each ticket to wake, and then one for each room that has more to admit. A server may be broken, so more lines than a
+ * script can send are refused before they are read.
  *
  * @throws {StoreError} when it is no such reply.
  */
@@ -17,7 +18,7 @@ export function answerLines(reply: unknown, tickets: number): readonly string[] 
   return lines
 }
 
-/** More than one call admits. */
+/** More wakes than one call can have. */
 const MOST_WAKES = 1000
 
 function isRest(line: string, tickets: number): boolean {
@@ -31,8 +32,8 @@ export const renewAnswer: AnswerReader['renew'] = reader.renew
 export const releaseAnswer: AnswerReader['release'] = reader.release
 
 /**
- * A message to one ticket: its id, and if it is a lease also the fence and the server's time. Others may publish in this channel, too,
- * and what is no such message is an id that nobody here waits under.
+ * A message to one ticket: its id, and for a lease also the fence and the server's time. Other programs may publish in
+ * this channel, too. Such a message is an id under which no ticket waits here.
  */
 export function wakeOf(message: string): Exclude<Wake, { tag: 'all' }> {
   const [, id, fence, storeMs] = /^(\S{1,1000}) (\d{1,16}) (\d{13})$/.exec(message) ?? []
@@ -40,13 +41,13 @@ export function wakeOf(message: string): Exclude<Wake, { tag: 'all' }> {
   return { tag: 'granted', id, fence: BigInt(fence as string), storeMs: Number(storeMs) }
 }
 
-/** What the proof of rights answers: nothing, or why the server sends no messages for this user. */
+/** Reads the answer of the proof of rights: nothing, or why the server sends no messages for this user. */
 export function probeAnswer(reply: unknown): { readonly isMute: boolean } {
   if (typeof reply !== 'string' || reply.includes('\n')) throw unexpectedReply(reply)
   return { isMute: reply !== '' }
 }
 
-/** What an eviction answers: whether the room has more to admit, and who was removed. */
+/** Reads the answer of an eviction: whether the room has more to admit, and which tickets were removed. */
 export function evictAnswer(reply: unknown): {
   readonly hasMore: boolean
   readonly removed: readonly string[]

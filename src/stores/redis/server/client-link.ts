@@ -1,8 +1,8 @@
 import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 
-/** Makes connections to one server. One file per client library implements it. */
+/** Makes connections to one server. Each client library has a file that implements it. */
 export interface RedisLink {
-  /** What the user's client puts before every key. The connections made here do not. */
+  /** The prefix that the user's client puts before every key. The connections made here do not. */
   readonly keyPrefix: string
   /**
    * A connection of the store's own, so that the application cannot hold up a renewal. It connects with its first command.

@@ -7,10 +7,10 @@ import { NotReplicatedError, Replication } from './replication.ts'
 import type { Script, Scripts } from './scripts.ts'
 
 export interface ConnectionOptions {
-  /** A grant counts once so many replicas have it. */
+  /** How many replicas must have a grant before it counts. */
   readonly replicas: number
   readonly scripts: Pick<Scripts, 'probe'>
-  /** The user may do everything but send messages. */
+  /** Called when the user may do everything but send messages. */
   readonly onMute?: () => void
 }
 
@@ -51,7 +51,8 @@ export class ServerConnection {
   runUnproven(script: Script, args: string[]): Promise<unknown> {
     this.#replaceIfSilent()
     const { grants } = script
-    // The first time as a text: a process that exits right after a release would not read a NOSCRIPT.
+    // The first time the script is sent as a text: a process that exits right after a release would not read a
+    // NOSCRIPT.
     if (!this.#known.has(script)) {
       this.#known.add(script)
       args[0] = script.text
@@ -66,7 +67,10 @@ export class ServerConnection {
     })
   }
 
-  /** On a server that is importing the slot. As a text, because NOSCRIPT would take another request. */
+  /**
+   * Runs a script on a server that is importing the slot. The script is sent as a text, because NOSCRIPT would take
+   * another request.
+   */
   async runAsking(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.text
     // ASKING counts for the very next request on this connection.
@@ -74,7 +78,7 @@ export class ServerConnection {
     return reply
   }
 
-  /** One step of a scan: the cursor of the next one, and the Redis keys that were found. */
+  /** A step of a scan: the cursor of the next step, and the Redis keys that were found. */
   async scan(
     cursor: string,
     { pattern, count }: { readonly pattern: string; readonly count: number },
@@ -99,7 +103,8 @@ export class ServerConnection {
     this.#unanswered += 1
     const sent = raw.send(command, args)
     const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, raw) : sent
-    // One `then` for everything: each one more is felt by a lock that is taken and given back in a loop.
+    // A single `then` serves everything, because each further one slows down a lock that is taken and released in a
+    // loop.
     return reply.then(this.#heard, (error: unknown) => {
       const reason = raw.reasonOf(error)
       this.#failed(reason)

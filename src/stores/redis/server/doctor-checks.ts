@@ -1,17 +1,17 @@
 import { type ClockReading, clockFinding, type Finding, milliseconds } from '../../../base/diagnosis.ts'
 import { FENCE_ADVICE } from './failures.ts'
 
-/** What a server says about itself. */
+/** The facts that a server reports about itself. */
 export interface ServerFacts {
-  /** The fields of `INFO`; empty where the user may not ask. */
+  /** The fields of `INFO`; empty if the user may not ask for them. */
   readonly info: ReadonlyMap<string, string>
-  /** Settings by name; those that the user may not see are missing. */
+  /** Settings by name, without those that the user may not see. */
   readonly settings: ReadonlyMap<string, string>
   readonly clock: ClockReading
   readonly setting: ServerSetting
-  /** What is kept as the last fence, by the name of its key; null where that is no text. Those that were looked at. */
+  /** The stored last fences that were read, by the names of their keys; null for a value that is no text. */
   readonly lastFences: ReadonlyMap<string, string | null>
-  /** The user may not send messages. */
+  /** Whether the user may not send messages. */
   readonly isMute: boolean
 }
 
@@ -20,7 +20,7 @@ export type ServerSetting = 'alone' | 'sentinel' | 'cluster'
 
 export type ServerCheck = (facts: ServerFacts) => Finding | undefined
 
-/** Each looks at one thing, and returns nothing where there is nothing to say. */
+/** Each check looks at one thing, and returns nothing if there is nothing to report. */
 export const SERVER_CHECKS: readonly ServerCheck[] = [
   visibility,
   version,

@@ -2,7 +2,10 @@ import { messageOf } from '../../../base/thrown.ts'
 import { unreachedBecause } from '../../../base/unreached.ts'
 import { StoreError } from '../../../errors.ts'
 
-/** What an error reply begins with, or undefined when the server said nothing: no connection, a lost one, no answer. */
+/**
+ * The first word of an error reply. Undefined when the server sent no reply: there is no connection, the connection was
+ * lost, or no answer came.
+ */
 export function replyCode(error: unknown): string | undefined {
   const message = messageOf(error)
   // Redis 6.2 and 7.0 put the error of a command inside a script behind words of their own.
@@ -65,8 +68,8 @@ const UNEXPECTED =
   'The Redis server gave an answer that makes no sense. Check that the address is that of a Redis or Valkey server, and what lies in between.'
 
 /**
- * A server that was demoted in a fail-over is read-only until the client has found the new one. Who is still read-only
- * after this long is a replica that somebody has mistaken for the primary.
+ * A server that was demoted in a fail-over is read-only until the client has found the new primary. A server that is
+ * still read-only after this long is a replica that somebody has mistaken for the primary.
  */
 const FAILOVER_MS = 3000
 
@@ -125,7 +128,7 @@ function refusalOf(message: string): string | undefined {
   return undefined
 }
 
-/** What the server has said, without the command: that may hold a password. */
+/** The server's own words, without the command: that may hold a password. */
 export function wordsOf(error: unknown): Error {
   return new Error(messageOf(error).slice(0, LONGEST_WORDS))
 }

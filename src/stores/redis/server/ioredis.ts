@@ -10,14 +10,14 @@ import {
 } from './client-link.ts'
 import { unrefReconnectTimer } from './undocumented.ts'
 
-/** What the store uses of a `Redis` object of the package `ioredis`, version 5 or 6. */
+/** The part of a `Redis` object of the package `ioredis`, version 5 or 6, that the store uses. */
 export interface IoredisClient {
   readonly status: string
   readonly options: object
   duplicate(override?: object): IoredisConnection
 }
 
-/** What the store uses of its own duplicates of an {@link IoredisClient}. */
+/** The part of its own duplicates of an {@link IoredisClient} that the store uses. */
 export interface IoredisConnection {
   readonly status: string
   call(command: string, args: string[]): Promise<unknown>
@@ -28,7 +28,7 @@ export interface IoredisConnection {
   readonly stream?: { unref?(): void } | null
 }
 
-/** What it uses besides on servers of a cluster. */
+/** The further part that the store uses on servers of a cluster. */
 interface ShardSubscriber extends IoredisConnection {
   ssubscribe(channel: string): Promise<unknown>
   sunsubscribe(channel: string): Promise<unknown>
@@ -63,7 +63,7 @@ const OWN_OPTIONS = {
   reconnectOnError: null,
   // A request is never sent a second time by the client: only the engine knows whether it still wants it.
   autoResendUnfulfilledCommands: false,
-  // What cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
+  // A command that cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
   enableOfflineQueue: true,
   maxRetriesPerRequest: 0,
   // We bundle requests ourselves, and say what belongs together.
@@ -88,7 +88,7 @@ function duplicateOf(client: IoredisClient, target: OtherServer | undefined): Io
   return redis
 }
 
-/** Of a client that may find its server by Sentinels, these are the options of a plain one. */
+/** The options of a plain client, made from those of a client that may find its server by Sentinels. */
 function optionsFor(client: IoredisClient, { host, port, access }: OtherServer): object {
   const at = { host, port, path: undefined, sentinels: null, name: null }
   if (access !== undefined) {
@@ -114,10 +114,10 @@ class IoredisCommands implements RawConnection {
   /** Whether this very connection is known to be in the database. */
   #isSelected: boolean
   #selecting: Promise<unknown> | undefined
-  /** How many commands wait for that. */
+  /** How many commands wait for the SELECT. */
   #unsent = 0
   #lastError: unknown
-  /** Of the commands that were given to the client while it was not connected. */
+  /** The rejections of commands that the client got while it was not connected. */
   readonly #unsettled = new Set<(error: Error) => void>()
 
   constructor(
@@ -156,7 +156,10 @@ class IoredisCommands implements RawConnection {
     for (const reject of this.#unsettled) reject(new Error('The connection was closed'))
   }
 
-  /** Between two attempts to connect the client keeps its commands, and a `disconnect` leaves them without an answer. */
+  /**
+   * Between two attempts to connect the client keeps its commands, and a `disconnect` leaves them without an answer. So
+   * this rejects them.
+   */
   #untilClosed(reply: Promise<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#unsettled.add(reject)
@@ -181,7 +184,7 @@ class IoredisCommands implements RawConnection {
     }
     if (this.#selecting !== selecting) throw new Error('The connection was lost')
     this.#unsent -= 1
-    // Not before: nothing may overtake those that still wait.
+    // The flag is set only now, because no command may overtake those that still wait.
     if (this.#unsent === 0) this.#isSelected = true
     return this.#redis.call(command, args)
   }
@@ -200,7 +203,7 @@ function openChannels(
         (sharded ? shards.ssubscribe(channel) : redis.subscribe(channel)).catch((error: unknown) => {
           throw reasonOf(error, lastError)
         }),
-      // Only those of a slot are left one by one.
+      // Only channels of a slot are unsubscribed one by one.
       unsubscribe: (channel) => shards.sunsubscribe(channel),
       ping: () => redis.call('PING', []),
       close: () => redis.disconnect(),
@@ -212,7 +215,7 @@ function openChannels(
     lastError = error
   })
   redis.on(sharded ? 'smessage' : 'message', (_channel, message) => channels.take(String(message)))
-  // The slot is elsewhere. The client then says nothing to who subscribed.
+  // The slot has moved to another server. The client does not report that to the subscriber.
   redis.on('moved', () => channels.heard())
   redis.on('close', () => channels.lose(lastError))
   return channels

@@ -8,14 +8,14 @@ import {
   type RedisLink,
 } from './client-link.ts'
 
-/** What the store uses of a client of the package `redis`, version 5 or 6. */
+/** The part of a client of the package `redis`, version 5 or 6, that the store uses. */
 export interface NodeRedisClient {
   readonly isOpen: boolean
   readonly options?: object | undefined
   duplicate(overrides?: object): NodeRedisConnection
 }
 
-/** What the store uses of its own duplicates of a {@link NodeRedisClient}. */
+/** The part of its own duplicates of a {@link NodeRedisClient} that the store uses. */
 export interface NodeRedisConnection {
   readonly isOpen: boolean
   readonly isReady: boolean
@@ -54,7 +54,7 @@ function duplicateOf(client: NodeRedisClient, target: OtherServer | undefined): 
       socketTimeout: undefined,
     },
     keyPrefix: undefined,
-    // What cannot be sent fails at once; the connection below waits for one attempt to connect first.
+    // A command that cannot be sent fails at once. The connection below waits for one attempt to connect first.
     disableOfflineQueue: true,
     commandsQueueMaxLength: undefined,
     // No abort signal for each request: the engine does not wait longer than it wants to.

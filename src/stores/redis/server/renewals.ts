@@ -6,7 +6,7 @@ import { settleMost } from './settle-most.ts'
 import type { Partition, Topology } from './topology.ts'
 import type { WaitGroup, WaitGroups } from './wait-groups.ts'
 
-/** What renewals need of the other requests. */
+/** The part of the other requests that renewals use. */
 export interface RenewalHost {
   readonly topology: Topology
   readonly groups: WaitGroups | undefined
@@ -79,13 +79,13 @@ export class Renewals {
     return answers
   }
 
-  /** One question for the waiters of a group. If the group turns out to be over, there are no answers. */
+  /** Asks for all waiters of a group at once. If the group turns out to be over, there are no answers. */
   async #renewGroup(
     partition: Partition,
     waiters: readonly Ticket[],
     { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
   ): Promise<readonly RenewAnswer[]> {
-    // One that was woken has left its group: the same call asks about it.
+    // A waiter that was woken has left its group. The same call asks about it.
     if (waiters.length < groups.least)
       return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
     const [first] = waiters as Batch<Ticket>

@@ -30,7 +30,7 @@ export class Replication {
   /** The reply to a script that was just written to this connection, once what it granted is replicated. */
   async cover(reply: Promise<unknown>, connection: RawConnection): Promise<unknown> {
     const reached = this.#reached(connection)
-    // Of no interest if nothing was granted.
+    // A rejection does not matter if nothing was granted.
     reached.catch(() => {})
     const text = await reply
     if (!hasGranted(text)) return text
@@ -39,7 +39,7 @@ export class Replication {
     throw new NotReplicatedError(text, { got, wanted: this.#replicas })
   }
 
-  /** What comes next is written to another connection. */
+  /** The connection was lost. The next writes go to another one. */
   lost(): void {
     this.#generation += 1
     this.#waiting = false
@@ -85,7 +85,7 @@ export class Replication {
 /** Some of what a script granted may be lost in a fail-over. */
 export class NotReplicatedError extends Error {
   override readonly name = 'NotReplicatedError'
-  /** What the script said. All but the grants is true all the same. */
+  /** The reply of the script. Everything in it but the grants is true all the same. */
   readonly reply: unknown
   readonly #counts: { readonly got: number; readonly wanted: number }
 
@@ -110,7 +110,10 @@ const LIMIT_MS = 500
 
 const LOST = 'The connection was lost before the replicas had it'
 
-/** Lines of tickets that hold begin with an h. Those of a script that grants nothing are not waited for. */
+/**
+ * Whether the reply has a line of a ticket that holds, which begins with an h. A script that grants nothing does not
+ * wait for replicas.
+ */
 function hasGranted(reply: unknown): boolean {
   return typeof reply === 'string' && (reply[0] === 'h' || reply.includes('\nh'))
 }

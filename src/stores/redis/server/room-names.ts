@@ -1,6 +1,6 @@
 /** The names of the store's keys and channels. */
 export class RoomNames {
-  /** What all keys and channels begin with. */
+  /** The prefix of all keys and channels. */
   readonly prefix: string
   /** The last fence that was given for any key. */
   readonly fence: string
@@ -15,7 +15,10 @@ export class RoomNames {
     this.everything = `${prefix}*`
   }
 
-  /** One key for all there is to know of a room, so what the key holds between its braces decides only where it lives. */
+  /**
+   * One key holds everything about a room. So the text between the braces of its name decides only on which server the
+   * key is.
+   */
   room(key: string): string {
     return `${this.#start}${key}}`
   }

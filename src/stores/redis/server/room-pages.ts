@@ -51,7 +51,7 @@ interface PageStart {
   readonly after: string
   /** How many scans were made for all pages until now. */
   readonly scans: number
-  /** One of the places where a scan has gone on, to notice that it goes round in circles (Brent's algorithm). */
+  /** A place where an earlier scan went on. A scan that comes back to it goes round in circles (Brent's algorithm). */
   readonly mark: string
 }
 
@@ -78,7 +78,7 @@ async function lookIn(
   })
 }
 
-/** Nobody's rooms have longer names. What people see of others is kept to a size that they can look at. */
+/** The names of our own rooms are never longer. A page shows no other ones, so that its size stays readable. */
 function isOurs(name: string): boolean {
   return name.length <= LONGEST_NAME
 }

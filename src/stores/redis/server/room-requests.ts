@@ -28,17 +28,18 @@ import { WaitGroups } from './wait-groups.ts'
 interface Pending<Asked extends { readonly key: string }, Answer> {
   readonly key: string
   readonly asked: Asked
-  /** Of an acquire: an argument behind its id. */
+  /** For an acquire: an argument behind its id. */
   readonly extra?: string | undefined
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
 
 /**
- * What a store asks about its rooms, one method for each verb of the contract.
+ * The requests of a store about its rooms, one method for each verb of the contract.
  *
- * Requests of one tick that can go together go in one script call: with many in flight that more than doubles what a
- * connection carries (measured: 2.1 times the bare SET and compare-and-delete), and one alone does not notice.
+ * Requests of one tick that can go together share a script call. With many in flight that more than doubles the
+ * throughput of a connection (measured: 2.1 times the bare SET and compare-and-delete). A single request does not
+ * notice it.
  */
 export class RoomRequests {
   readonly #topology: Topology
@@ -251,11 +252,14 @@ export class RoomRequests {
 export interface RoomRequestOptions {
   /** Whether the message to a waiter may be its lease. Default: false. */
   readonly grantsByMessage?: boolean | undefined
-  /** Of how many waiters for one key a group is made at least; see wait-groups.ts. Default: they are never made a group. */
+  /**
+   * The smallest number of waiters for one key that becomes a group; see wait-groups.ts. Default: they never become a
+   * group.
+   */
   readonly leastGroup?: number | undefined
 }
 
-/** One script call. */
+/** A single script call. */
 interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly script: Script
   readonly args: string[]

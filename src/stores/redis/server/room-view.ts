@@ -2,8 +2,9 @@ import type { HolderView, RoomView, WaiterView } from '../../../contract/store.t
 import { HOLDER_STATES } from '../../answers.ts'
 
 /**
- * What people see of a room, from what is kept of it: the text of a lone holder, or the entries of the sorted set that
- * `room.lua` describes. Leaves out what has expired. Undefined for nothing to see, or for what is not of this layout.
+ * The view of a room for people. It is made from the text of a lone holder, or from the entries of the sorted set that
+ * `room.lua` describes. Leaves out tickets that have expired. Undefined if there is nothing to see, or if the key holds
+ * no room of this layout.
  */
 export function roomView(
   key: string,
@@ -94,14 +95,14 @@ function parseTicket(entry: string): ParsedTicket | undefined {
     limit: Number(limit),
     lockDelayMs: Number(lockDelay),
     inbox,
-    // Nobody's own is that long. What people see of others is kept to a size that they can look at.
+    // Our own owners are never that long. Longer ones are left out, so that the view stays readable.
     owner: owner.length > LONGEST_OWNER ? '{}' : owner,
   }
 }
 
 const LONGEST_OWNER = 10_000
 
-// As `room.lua` describes them: what else a key may hold that begins like a room is not shown.
+// The entries as `room.lua` describes them. Other texts that begin like a room are not shown.
 const SUMMARY = /^1(?: \d{1,16}){7}$/
 const TICKET =
   /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \d+ (\S{1,100}) (.*)$/s

@@ -2,7 +2,7 @@ import { show } from '../../../base/duration.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import type { ServerAddress } from './client-link.ts'
 
-/** What a list of addresses is about, for defaults and messages. */
+/** The subject of a list of addresses, for defaults and messages. */
 export interface AddressesExpected {
   /** The name of the option. */
   readonly option: string

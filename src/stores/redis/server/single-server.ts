@@ -15,7 +15,7 @@ export interface SingleServerOptions {
   readonly scripts: Scripts
 }
 
-/** One server with all rooms: one script call may be about any of them. */
+/** A single server with all rooms. A script call may be about any of them. */
 export class SingleServer implements Topology, Partition {
   readonly scripts: Scripts
   readonly fence: string

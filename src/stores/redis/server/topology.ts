@@ -11,7 +11,7 @@ export interface Topology {
   ): readonly (readonly [Partition, readonly Asked[]])[]
   /** For the wakes of this store object. */
   subscribe(inbox: string, listener: MessageListener): MessageSubscription
-  /** One step through the Redis keys that match a pattern. */
+  /** A step through the Redis keys that match a pattern. */
   scan(from: string, request: ScanRequest): Promise<Scanned>
   /** @throws {StoreError} when it was closed. */
   assertOpen(): void

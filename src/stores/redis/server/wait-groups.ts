@@ -16,7 +16,7 @@ export interface WaitGroup {
 
 /** How a list of tickets is to be renewed, by the places of the tickets in that list. */
 export interface RenewalPlan {
-  /** One question for each of these groups. */
+  /** Groups that take one question each. */
   readonly groups: ReadonlyMap<WaitGroup, readonly number[]>
   /** For each key, the waiters that become a group. */
   readonly crowds: ReadonlyMap<string, readonly number[]>
@@ -31,16 +31,17 @@ interface Membership {
 }
 
 /**
- * Remembers which tickets wait, and in which group. A thousand waiters of a process for one key then cost a few requests each two
- * seconds, and not a thousand entries to rewrite.
+ * Remembers which tickets wait, and in which group. A thousand waiters of a process for one key then cost a few
+ * requests every two seconds, and not a thousand entries to rewrite.
  *
- * The server says when a waiter has left its group. Only a waiter that gave up, and whose release was lost, is unknown to it: then
- * a round of the group does not end in time, and the others make a new group, so that the server forgets that waiter.
+ * The server says when a waiter has left its group. There is one exception: a waiter that gave up, and whose release
+ * was lost. Then a round of the group does not end in time. So the others make a new group, and the server forgets that
+ * waiter.
  */
 export class WaitGroups {
   readonly #waiters = new WeakMap<Ticket, Membership>()
   readonly #inbox: string
-  /** Of how many waiters a group is made at least. */
+  /** The smallest number of waiters that becomes a group. */
   readonly least: number
   #named = 0
 

@@ -34,8 +34,8 @@ export const scripts: {
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
--- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -76,13 +76,14 @@ if #KEYS == 2 and plain then
     redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
     return 'h' .. fence
   end
--- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
--- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
--- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
--- or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
+-- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
+-- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
--- the places of the holder, of the head of the queue and of the waiter behind the head.
+-- Reads the room of a crowd:
+-- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
+-- - the places of the holder, of the head of the queue and of the waiter behind the head
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -673,7 +674,7 @@ local function addRest(answers)
   end
 end
 
--- What a ticket is when it asks, and the answer to it. Behind room.lua.
+-- The state of a ticket that asks, and the answer to it. Behind room.lua.
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()
@@ -789,8 +790,8 @@ return table.concat(answers, '\\n')
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 -- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
 --         or ?<layout> alone if the key holds a room of another layout, or something else
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
--- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -1366,8 +1367,8 @@ return answer
 -- KEYS    the rooms
 -- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
 --         is empty if there is no room
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
--- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -1424,10 +1425,10 @@ return type(heard) == 'table' and heard.err or ''
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
--- go by room.lua: it removes what has expired, lets the ticket leave, or stay until its minimum hold is over, and admits the next
--- waiters.
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
--- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
+-- go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays
+-- until that is over.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -1518,13 +1519,14 @@ local function wake(inbox, id, grant)
   return 0, false
 end
 
--- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
--- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
--- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
--- or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
+-- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
+-- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
--- the places of the holder, of the head of the queue and of the waiter behind the head.
+-- Reads the room of a crowd:
+-- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
+-- - the places of the holder, of the head of the queue and of the waiter behind the head
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -2131,8 +2133,8 @@ return table.concat(answers, '\\n')
 -- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
 -- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text: that
--- costs about as much as a small command, because Lua looks for each new text among all texts that it has.
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
@@ -2164,13 +2166,14 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   end
 end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
--- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
--- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
--- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
--- or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
+-- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
+-- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
--- the places of the holder, of the head of the queue and of the waiter behind the head.
+-- Reads the room of a crowd:
+-- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
+-- - the places of the holder, of the head of the queue and of the waiter behind the head
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
@@ -2746,7 +2749,7 @@ local function addRest(answers)
   end
 end
 
--- What a ticket is when it asks, and the answer to it. Behind room.lua.
+-- The state of a ticket that asks, and the answer to it. Behind room.lua.
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()

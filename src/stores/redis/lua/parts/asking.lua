@@ -1,4 +1,4 @@
--- What a ticket is when it asks, and the answer to it. Behind room.lua.
+-- The state of a ticket that asks, and the answer to it. Behind room.lua.
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()

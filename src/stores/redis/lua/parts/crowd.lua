@@ -1,10 +1,11 @@
--- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and its
--- hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time. It
--- leaves every exception to room.lua before it has changed anything: a ticket has expired, the room has to be kept longer,
--- or the key holds something else.
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
+-- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
+-- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd: its summary, how many waiters have arrived, until when the room is kept, when the holder expires, and
--- the places of the holder, of the head of the queue and of the waiter behind the head.
+-- Reads the room of a crowd:
+-- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
+-- - the places of the holder, of the head of the queue and of the waiter behind the head
 local function crowd(key)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
