@@ -1,6 +1,6 @@
 /**
- * Keeps the process alive until the work is done. Sockets and timers of a store do not: a program that awaits the work at
- * its top level would end in the middle of it, with exit code 13 and without a word.
+ * Keeps the process alive until the work is done. Sockets and timers of a store do not. Without this, a program that
+ * awaits the work at its top level would end in the middle of it, with exit code 13 and without a word.
  */
 export async function awaited<T>(work: () => T | Promise<T>): Promise<T> {
   const alive = setInterval(() => {}, 60_000)

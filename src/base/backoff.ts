@@ -3,9 +3,9 @@ export interface Backoff {
   readonly firstMs: number
   readonly longestMs: number
   /**
-   * Which part of the pause is random, from 0 (none) to 1 (all of it). Processes that failed at the same moment, because a
-   * server went away, would otherwise come back at the same moment, too. (Brooker, Exponential backoff and jitter, AWS
-   * Architecture Blog, 2015.)
+   * Which part of the pause is random, from 0 (none) to 1 (all of it). If a server goes away, many processes fail at
+   * the same moment. Without jitter they would come back at the same moment, too. (Brooker, Exponential backoff and
+   * jitter, AWS Architecture Blog, 2015.)
    */
   readonly jitter: number
 }

@@ -22,7 +22,7 @@ export const systemClock: Clock = {
 /** A longer timer of Node.js fires at once. To wait for longer, look at the clock when the timer fires, and start it again. */
 export const LONGEST_TIMER_MS: number = 2 ** 31 - 1
 
-/** One look at both clocks. */
+/** Both clocks, read at the same moment. */
 export interface Instant {
   readonly monotonicMs: number
   readonly wallMs: number
@@ -33,9 +33,9 @@ export function now(clock: Clock): Instant {
 }
 
 /**
- * The time between two instants: the larger of what the two clocks say. The monotonic clock stands still while a machine
- * is suspended (golang/go#24595), the wall clock may be set back; a lease is over as soon as either says so. A wall clock
- * set forward ends leases too early, which is the safe side.
+ * The time between two instants: the larger of what the two clocks say. The monotonic clock stands still while a
+ * machine is suspended (golang/go#24595), and the wall clock may be set back. A lease is over as soon as either clock
+ * says so. A wall clock set forward ends leases too early, which is the safe side.
  */
 export function elapsedMs(from: Instant, to: Instant): number {
   return Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)

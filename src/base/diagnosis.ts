@@ -1,12 +1,12 @@
-/** What one check of `holdfast doctor` has found. */
+/** The result of one check of `holdfast doctor`. */
 export interface Finding {
-  /** What was looked at, in a word or two: `eviction`. */
+  /** The subject of the check, in a word or two: `eviction`. */
   readonly check: string
   /** Which of several servers, as `host:port`; undefined where there is but one. */
   readonly where?: string | undefined
   /** `problem`: locks do not work, or may break. `warning`: they work, and somebody should know. */
   readonly verdict: 'ok' | 'warning' | 'problem'
-  /** What is so, and where it is not ok what to change. Holds no secrets. */
+  /** The state, and how to change it if it is not ok. Holds no secrets. */
   readonly text: string
 }
 
@@ -42,7 +42,7 @@ export async function readClock(ask: () => Promise<number>): Promise<ClockReadin
 
 const READINGS = 9
 
-/** What to say of the clock of a server that fences count from. */
+/** The finding about the clock of a server that fences count from. */
 export function clockFinding({ aheadMs, errorMs }: ClockReading): Finding {
   const check = 'clock'
   const apartMs = Math.abs(aheadMs)

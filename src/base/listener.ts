@@ -1,6 +1,7 @@
 /**
- * Calls a function of the user's that nobody waits for. What it throws goes to `failed`, and so does what its promise
- * rejects with: a listener may be an async function, and an unhandled rejection ends the process. `failed` must not throw.
+ * Calls a function of the user's without waiting for it. `failed` gets the error that the function throws or that its
+ * promise rejects with. A listener may be an async function, and an unhandled rejection would end the process. `failed`
+ * must not throw.
  */
 export function callListener(call: () => unknown, failed: (error: unknown) => void): void {
   try {

@@ -2,9 +2,9 @@ import { createRequire } from 'node:module'
 import { uptime } from 'node:os'
 
 /**
- * How to read the monotonic clock that all processes of this machine share, in milliseconds since a moment that is the same
- * for all of them; `undefined` where this process cannot. It never steps, and during a suspend it stands still or goes on
- * for every process alike.
+ * Returns a function that reads the monotonic clock that all processes of this machine share, in milliseconds since a
+ * moment that is the same for all of them. `undefined` if this process cannot read that clock. The clock never steps.
+ * During a suspend it stands still or goes on for every process alike.
  *
  * Node.js reads it with process.hrtime(): CLOCK_MONOTONIC on Linux, the Mach time on macOS, the performance counter on
  * Windows. On Bun 1.4 and Deno 2.9 process.hrtime() counts from the start of the process, so the lease that one process
@@ -17,11 +17,11 @@ export function machineClock(): (() => number) | undefined {
 
 let found: { readonly clock: (() => number) | undefined } | undefined
 
-/** What to say where there is none, after who needs it. */
+/** The message if there is no such clock. The name of what needs the clock stands before it. */
 export const CLOCK_NEEDED: string =
   'needs the clock that all processes of the machine share, and process.hrtime() of this runtime counts from the start of the process. Use Node.js; or, on Linux, Bun, or Deno with --allow-ffi.'
 
-/** What the clocks of a process say at one moment, in milliseconds. */
+/** The clocks of a process at one moment, in milliseconds. */
 export interface ClockReadings {
   readonly hrtimeMs: number
   /** Since the start of the process. */
@@ -39,7 +39,7 @@ export interface ClockReadings {
 export function countsFromBoot({ hrtimeMs, processMs, uptimeMs, wallMs }: ClockReadings): boolean {
   // The wall clock, which steps when somebody sets it.
   if (Math.abs(hrtimeMs - wallMs) < DAY_MS) return false
-  // What it said at the start of the process is the time since the boot, or nothing.
+  // The value of hrtime at the start of the process is the time since the boot, or nothing.
   if (hrtimeMs - processMs > START_MS) return true
   // Only the first processes of a small virtual machine start within that time of the boot.
   return uptimeMs !== undefined && Math.abs(hrtimeMs - uptimeMs) < AGREED_MS

@@ -1,6 +1,9 @@
 import { InvalidArgumentError } from '../errors.ts'
 
-/** A package that the user installs beside this one, or undefined where it is not installed. One that is installed and broken throws. */
+/**
+ * A package that the user installs beside this one, or undefined if it is not installed. Throws if the package is
+ * installed and broken.
+ */
 export async function imported<T>(load: () => Promise<T>): Promise<T | undefined> {
   try {
     return await load()

@@ -1,12 +1,12 @@
-/** What is told when a signal aborts. */
+/** A member that is told when a signal aborts. */
 export interface Abortable {
   abort(reason: unknown): void
 }
 
 /**
- * One listener per signal, however many waits and tasks it belongs to. Adding a listener to an AbortSignal walks over all
- * its listeners (measured on Node.js 20: 16,000 of them take 380 ms), and more than ten print a warning; one shutdown
- * signal for everything is the usual case.
+ * Listens once to each signal, however many waits and tasks it belongs to. Adding a listener to an AbortSignal walks
+ * over all its listeners (measured on Node.js 20: 16,000 of them take 380 ms), and more than ten print a warning. A
+ * program usually has one shutdown signal for everything.
  */
 export class SignalWatch {
   readonly #watched = new Map<

@@ -1,6 +1,6 @@
 /**
- * Text of strangers – keys, labels, reasons, host names – as it may stand in one line of a log or a terminal: nothing in it moves
- * the cursor, changes colours, ends the line or turns the direction of writing.
+ * Makes text of strangers (keys, labels, reasons, host names) safe for one line of a log or a terminal. Nothing in the
+ * result moves the cursor, changes colours, ends the line or turns the direction of writing.
  */
 export function escaped(text: string): string {
   return text.replace(UNPRINTABLE, (character) => {

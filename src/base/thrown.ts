@@ -1,7 +1,7 @@
 import { show } from './duration.ts'
 
 /**
- * What a thrown value says. Anything can be thrown: an object without a text, an Error whose `stack` is no string, a Proxy
+ * Reads thrown values. Anything can be thrown: an object without a text, an Error whose `stack` is no string, a Proxy
  * that throws at every question. The code that catches such a value must not throw because of it, so nothing here does.
  */
 
@@ -35,7 +35,7 @@ function textOf(thrown: unknown, fields: readonly string[]): string {
   return shortened(ownText(thrown) ?? show(thrown))
 }
 
-/** What the `toString` of an object says, where it says more than `[object Object]`. */
+/** The text of an object's `toString`, if it is more than `[object Object]`. */
 function ownText(thrown: unknown): string | undefined {
   if (typeof thrown !== 'object' || thrown === null) return undefined
   try {

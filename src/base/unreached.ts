@@ -58,7 +58,9 @@ function sentenceOf(what: string, code: string, address = 'its address'): string
   return `${what.replace('{address}', address)} (${code}).`
 }
 
-/** Only an IP address is shown. What stands in the place of a host name may be a part of a password with a / or # in it. */
+/**
+ * Only an IP address is shown. The text in the place of a host name may be a part of a password with a / or # in it.
+ */
 function addressIn(error: unknown): string | undefined {
   const [address, port] = [fieldOf(error, 'address'), fieldOf(error, 'port')]
   if (typeof address !== 'string' || typeof port !== 'number' || !/^[\d.]+$|:/.test(address)) return undefined

@@ -1,7 +1,7 @@
 /**
- * How much of a ttl the holder may use, counted from before the request was written: the one rule for leases, for claimed jobs,
- * and for the votes that a redlock lease stands on. The store starts counting later, so it frees the key later; what is left
- * covers clocks that run at different rates (as docs/which-store.md assumes) and a timer that fires late.
+ * How much of a ttl the holder may use, counted from before the request was written. Leases, claimed jobs, and the
+ * votes of a redlock lease all follow this rule. The store starts counting later, so it frees the key later. The rest
+ * of the ttl covers clocks that run at different rates (as docs/which-store.md assumes) and a timer that fires late.
  * Source: the Redlock validity time (https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/), with a
  * larger allowance.
  */

@@ -47,7 +47,7 @@ export async function acquireAll(
       tellRequested(events, request)
       tellAcquired(events, request, fences[index] as bigint, answeredAt.monotonicMs - askedAt.monotonicMs)
     }
-    // One of these wakes may have been for an eviction that came before the answer.
+    // These wakes may include one for an eviction that came before the answer.
     if (wakes.strangers !== strangers) for (const lease of leases) lease.check()
     return leases
   } catch (error) {

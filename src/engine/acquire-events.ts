@@ -42,7 +42,7 @@ export function tellGivenUp(
   withdrawn.tell(request, { waitedMs, reason, error })
 }
 
-/** What an error says of why its request ended. */
+/** The reason in an event, from the code of the error. */
 export function reasonOf({ code }: HoldfastError): GivingUp['reason'] {
   return REASONS[code] ?? 'store'
 }

@@ -53,7 +53,7 @@ export interface Waiting {
 /** It has ended. */
 export interface Over {
   readonly tag: 'over'
-  /** What the caller was given. */
+  /** The lease that the caller was given, if there is one. */
   readonly lease: HeldLease | undefined
 }
 
@@ -91,7 +91,7 @@ export function nextAttemptAt(
 /** A server may come back that can grant the key sooner. */
 const LONGEST_VAIN_MS = 5000
 
-/** One more renewal is on its way. */
+/** A further renewal is on its way. */
 export function countAttempt(state: Waiting, { monotonicMs }: Instant): void {
   if (state.attempts === 0) state.unansweredSince = monotonicMs
   state.attempts += 1

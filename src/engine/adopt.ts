@@ -43,7 +43,7 @@ export async function adopt(
   // Requests of its first holder that were never answered may still arrive.
   adopted.origin = { openRequests: 1 }
   events.adopted.tell({ ticket, lease }, { fence })
-  // One of these wakes may have been for an eviction that came before the answer.
+  // These wakes may include one for an eviction that came before the answer.
   if (wakes.strangers !== strangers) adopted.check()
   return adopted
 }

@@ -22,7 +22,7 @@ export interface EngineOptions {
   readonly chance: () => number
 }
 
-/** What the waiters and leases of one engine share. They know this, and not the engine. */
+/** The parts of an engine that its waiters and leases share. They know these parts, and not the engine. */
 export class EngineContext {
   readonly store: Store
   readonly clock: Clock

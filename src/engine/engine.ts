@@ -17,11 +17,11 @@ import { closedDuring, closedError } from './ticket-errors.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
- * What holds for every store, built once: asking, waiting, renewing, losing, releasing. One engine looks after all tickets
- * that one process has in one store.
+ * Everything that is the same for every store, built once: asking, waiting, renewing, losing, releasing. An engine
+ * looks after all tickets that a process has in a store.
  *
- * This is what the primitives see of it. Inside, an `Acquisition` becomes a `HeldLease`, and both share an `EngineContext`:
- * the store, the clocks, the renewal loop, the wakes and the pending releases.
+ * This is what the primitives see of it. Inside, an `Acquisition` becomes a `HeldLease`, and both share an
+ * `EngineContext`: the store, the clocks, the renewal loop, the wakes and the pending releases.
  */
 export class Engine {
   readonly store: Store
@@ -46,7 +46,7 @@ export class Engine {
     this.signals = context.signals
   }
 
-  /** What waits, by ticket id. */
+  /** The waiting acquisitions, by ticket id. */
   get waiting(): ReadonlyMap<string, PendingAcquisition> {
     return this.#context.wakes.waiters
   }
@@ -144,7 +144,8 @@ export class Engine {
   async #close(): Promise<void> {
     const context = this.#context
     context.beginClosing()
-    // One tick later, so that whoever calls `close()` again in answer to an event gets the same promise.
+    // The close begins one tick later, so that a listener that calls `close()` again in answer to an event gets the
+    // same promise.
     await undefined
     const released = outsideOfCallers(() => {
       for (const end of this.onlookers) end()

@@ -14,7 +14,7 @@ interface Subject {
   readonly lease: { readonly quiet?: boolean | undefined }
 }
 
-/** What every event of one engine says of its origin. */
+/** The origin of an event, which every event of an engine has. */
 interface Source {
   readonly store: string
   readonly clock: Clock
@@ -40,7 +40,7 @@ class Telling {
 
 type Listener = (event: never) => void
 
-/** One event of one engine: its listeners and its diagnostics channel. */
+/** An event of an engine: its listeners and its diagnostics channel. */
 class Topic<Name extends LockEventName> {
   readonly #name: Name
   readonly #source: Source
@@ -135,7 +135,7 @@ function outcomeOf<T>(work: () => T): () => T {
   }
 }
 
-/** What a ticket's event says beyond the ticket. */
+/** The fields of a ticket's event besides those of the ticket. */
 type Details<Name extends LockEventName> = Omit<
   LockEvents[Name],
   'event' | 'store' | 'at' | 'key' | 'id' | 'units' | 'limit' | 'owner'
@@ -234,7 +234,9 @@ function check(name: unknown, listener: unknown): void {
   parseFunction('listener', listener)
 }
 
-/** One guard for all callbacks, because a listener passes a new `wrap` for each: a failure is warned of once. */
+/**
+ * All callbacks share one guard, because a listener passes a new `wrap` for each: the guard warns of a failure once.
+ */
 const attempt = guarded('working', (step: () => void) => step())
 
 /** A listener that cannot harm the lock or the process. Only its first failure is warned of, as they may come in thousands. */

@@ -8,7 +8,7 @@ import { DETACHED, EXTENDING, RELEASED, RenewedLease } from './renewed-lease.ts'
 import { releasedOf } from './ticket-errors.ts'
 import { ttlFields } from './ticket-fields.ts'
 
-/** A lease, with what its holder does with it. What the caller sees of it is {@link Lease}. */
+/** A lease, with what its holder does with it. The caller sees only the part of it that {@link Lease} describes. */
 export class HeldLease extends RenewedLease implements Lease {
   /** Calls that run under this lease, because they asked for its key again with `reentrant`. */
   inner: Set<Promise<unknown>> | undefined
@@ -206,8 +206,8 @@ export class HeldLease extends RenewedLease implements Lease {
 
 const DONE: Promise<void> = Promise.resolve()
 
-// What console.log shows: this lease, and not the engine's list of all others. Here, since a computed name in the class
-// has no type that a declaration file could be written from.
+// The text for console.log: this lease, and not the engine's list of all others. Here, since a computed name in the
+// class has no type that a declaration file could be written from.
 Object.defineProperty(HeldLease.prototype, Symbol.for('nodejs.util.inspect.custom'), {
   value(this: HeldLease): object {
     const { key, id, fence, state, remainingMs } = this

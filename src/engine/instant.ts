@@ -11,7 +11,9 @@ export interface Exchange {
   readonly answeredAt: Instant
 }
 
-/** One look at the clocks that matter for leases of a store: memory that ends with this process has no use for the wall clock. */
+/**
+ * Reads the clocks that matter for leases of a store. Memory that ends with this process has no use for the wall clock.
+ */
 export function now(clock: Clock, { inProcess }: Store): Instant {
   const monotonicMs = clock.monotonicMs()
   return { monotonicMs, wallMs: inProcess === true ? monotonicMs : clock.wallMs() }

@@ -9,11 +9,12 @@ export interface LeaseOptions {
 }
 
 /**
- * How long a lease may be used: until `askedAt + usable(ttl)` of the latest request that the store has confirmed, and not
- * beyond its `maxHold`. Every method takes the moment it is asked about, so that one look at the clocks serves several.
+ * How long a lease may be used: until `askedAt + usable(ttl)` of the latest request that the store has confirmed, and
+ * not beyond its `maxHold`. Every method takes the moment it is asked about, so that one look at the clocks serves
+ * several.
  *
- * A base class of the lease, and not an object that the lease has: that object took 40 bytes more for each lease, and with
- * ten thousand leases to renew every object that has to be fetched from memory is felt.
+ * A base class of the lease, and not an object that the lease has. Such an object took 40 bytes more for each lease.
+ * With ten thousand leases to renew, every further object in memory costs time.
  */
 export class LeaseDeadline {
   readonly options: LeaseOptions
@@ -42,12 +43,12 @@ export class LeaseDeadline {
     this.#usableMs = usable
   }
 
-  /** What is left of what the store has confirmed. */
+  /** How much is left of the time that the store has confirmed. */
   confirmedMs(at: Instant): number {
     return this.#usableMs - elapsedMs(this.#askedAt, at)
   }
 
-  /** What is left for the holder: not beyond `maxHold`. */
+  /** How much is left for the holder: not beyond `maxHold`. */
   leftMs(at: Instant): number {
     return Math.min(this.confirmedMs(at), endOf(this.#since, this.options) - at.monotonicMs)
   }

@@ -23,9 +23,9 @@ export interface LeaseJson {
 /**
  * A key, held until a deadline. It is renewed in the background until it is released or lost.
  *
- * The deadline counts from before the request was written, on the larger of the monotonic and the wall clock, so it is
- * never later than the store's own. A lease is advice to a process that may be paused at any instruction: pass `fence`
- * along with what you write, and let the resource refuse older ones.
+ * The deadline counts from before the request was written, on the larger of the monotonic and the wall clock. So it is
+ * never later than the store's own. A lease is advice to a process that may be paused at any instruction. So pass
+ * `fence` along with each write, and let the resource refuse older ones.
  *
  * ```ts
  * import { createLocks } from 'holdfast'

@@ -49,7 +49,7 @@ export interface LockEvents {
   readonly withdrawn: OfTicket<'withdrawn'> & {
     readonly waitedMs: number
     readonly reason: Withdrawal
-    /** What the caller's promise rejects with. */
+    /** The error with which the caller's promise rejects. */
     readonly error: unknown
   }
   /** This process continues a lease that another process began. */
@@ -65,7 +65,7 @@ export interface LockEvents {
    */
   readonly jeopardy: OfLease<'jeopardy'> & {
     readonly remainingMs: number
-    /** What the last renewal failed with. `undefined` if none has failed and one is overdue. */
+    /** The error of the last renewal. `undefined` if none has failed and one is overdue. */
     readonly error: unknown
   }
   readonly lost: OfLease<'lost'> & {
@@ -82,10 +82,10 @@ export interface LockEvents {
   /** Somebody evicted a ticket of this process. The `lost` or `withdrawn` that it causes follows. */
   readonly evicted: OfTicket<'evicted'> & {
     readonly was: 'holder' | 'waiter'
-    /** What the evictor said. */
+    /** The reason that the evictor gave. */
     readonly reason: string | undefined
   }
-  /** One request to the store failed. The locks go on as far as they can. */
+  /** A request to the store failed. The locks go on as far as they can. */
   readonly 'store-error': Told<'store-error'> & {
     readonly verb: StoreVerb
     /** `refused`: the request certainly had no effect. `ambiguous`: it may or may not have had one. */
@@ -118,7 +118,7 @@ export type LockEventName = keyof LockEvents
 export type Withdrawal = 'aborted' | 'evicted' | 'deadlock' | 'full' | 'closed' | 'store'
 export type StoreVerb = 'acquire' | 'renew' | 'release' | 'listen' | 'inspect' | 'evict'
 
-/** What every event says. */
+/** The fields of every event. */
 interface Told<Name extends string> {
   readonly event: Name
   /** The kind of store: `memory`, `redis`, … */

@@ -17,7 +17,7 @@ export interface ReleaseOptions {
   readonly atMs?: number
 }
 
-/** What a pending release needs of its engine. */
+/** The part of the engine that a pending release uses. */
 export interface ReleaseContext {
   readonly store: Store
   readonly clock: Clock
@@ -28,7 +28,7 @@ export interface ReleaseContext {
   backoffMs(attempts: number): number
 }
 
-/** One release request. Its failure is a rejection, also where the store throws at once. */
+/** A release request. Its failure is a rejection, also where the store throws at once. */
 export function requestRelease(
   store: Store,
   { key, id }: Ticket,
@@ -54,7 +54,9 @@ export class PendingRelease implements Renewable {
   bucket: Bucket<Renewable> | undefined
   previous: Renewable | undefined
   next: Renewable | undefined
-  /** What the caller awaits: the answer, or the time of one attempt. Never rejects. */
+  /**
+   * The promise that the caller awaits. It resolves with the answer, or after the time of one attempt. Never rejects.
+   */
   readonly callerDone: Promise<void>
   readonly #context: ReleaseContext
   readonly #cancel: boolean

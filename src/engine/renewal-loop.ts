@@ -7,7 +7,7 @@ import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
 import { TimerWheel, type WheelEntry } from './timer-wheel.ts'
 
-/** What the renewal loop looks after: a lease, a waiter, or a release that is not answered yet. */
+/** A member of the renewal loop: a lease, a waiter, or a release that is not answered yet. */
 export interface Renewable extends WheelEntry<Renewable> {
   readonly kind: 'lease' | 'waiter' | 'release'
   readonly ticket: Ticket
@@ -24,21 +24,22 @@ export interface Renewable extends WheelEntry<Renewable> {
   readonly awaited: boolean
   /** It is due. Returns true to have its ticket renewed in the same request as all others that are due. */
   due(at: Instant): boolean
-  /** What the store said of the ticket that it was asked about. */
+  /** The store's answer about the ticket. */
   answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void
   /** The store gave no answer: the renewal may or may not have happened. */
   unanswered(error: unknown): void
 }
 
 /**
- * Does what has to happen at a time, for everything of one store: one timer, which sleeps until the first due time, and
- * batched requests for all tickets that are due then. It renews leases, keeps waiters remembered and repeats releases.
+ * Does everything of one store that has to happen at a certain time. Its single timer sleeps until the first due time.
+ * Then batched requests ask about all tickets that are due. It renews leases, keeps waiters remembered and repeats
+ * releases.
  *
- * A round that takes longer than {@link SLICE_MS} is continued by the next timer, so that the event loop can serve others
- * in between.
+ * A round that takes longer than {@link SLICE_MS} is continued by the next timer, so that the event loop can serve
+ * others in between.
  *
- * The timer is not stopped when the last member leaves. It fires once more, finds nothing, and is not started again. So a
- * lock that is taken and released in a loop starts one timer per ttl/3, and not one per lock.
+ * The timer is not stopped when the last member leaves. It fires once more, finds nothing, and is not started again. So
+ * a lock that is taken and released in a loop starts one timer per ttl/3, and not one per lock.
  */
 export class RenewalLoop {
   readonly #store: Store

@@ -41,7 +41,7 @@ const JEOPARDY: LeasePhase = { tag: 'jeopardy' }
 export const RELEASED: LeasePhase = { tag: 'released' }
 export const DETACHED: LeasePhase = { tag: 'detached' }
 
-/** What the store has granted, and what the caller wants of the lease. */
+/** The grant of the store, and the wishes of the caller for the lease. */
 interface GrantedTicket {
   readonly ticket: Ticket
   readonly fence: bigint
@@ -59,7 +59,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   next: Renewable | undefined
   protected readonly context: EngineContext
   protected phase: LeasePhase = HELD
-  /** Of a renewal or an extension; the `cause` of a loss. */
+  /** The error of a renewal or an extension; the `cause` of a loss. */
   protected lastError: unknown
   protected controller: AbortController | undefined
   /** Renewals in a row without an answer. */
@@ -263,7 +263,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   }
 }
 
-/** What a request to the store is for. */
+/** The purpose of a request to the store. */
 interface Purpose {
   readonly extending: boolean
 }

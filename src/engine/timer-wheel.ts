@@ -1,4 +1,7 @@
-/** What a {@link TimerWheel} keeps. The lists of the wheel live in its entries, because every lock pays for joining and leaving. */
+/**
+ * An entry of a {@link TimerWheel}. The lists of the wheel live in its entries, because every lock pays for joining and
+ * leaving.
+ */
 export interface WheelEntry<E> {
   /** When it is due, in milliseconds. `Infinity`: never. A change counts from the next `put` on. */
   readonly dueAt: number

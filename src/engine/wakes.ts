@@ -6,7 +6,7 @@ import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
 import type { Leases } from './leases.ts'
 
-/** What waits for a key. */
+/** A member that waits for a key. */
 export interface PendingAcquisition {
   readonly ticket: Ticket
   /** Asking the store again is worth it. */
@@ -17,7 +17,7 @@ export interface PendingAcquisition {
   giveUp(error: HoldfastError): void
 }
 
-/** What the wakes need of their engine. */
+/** The part of the engine that the wakes use. */
 export interface WakesContext {
   readonly store: Store
   readonly clock: Clock

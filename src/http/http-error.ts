@@ -7,7 +7,7 @@ import {
   type StartTimeoutError,
 } from '../errors.ts'
 
-/** What Express, Fastify, Koa and NestJS look for on an error, as the `http-errors` package has it. */
+/** The fields that Express, Fastify, Koa and NestJS read from an error, as the `http-errors` package has them. */
 export interface HttpErrorFields {
   readonly statusCode: number
   readonly status: number
@@ -21,9 +21,9 @@ export interface HttpErrorFields {
 export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
 
 /**
- * The same error, and if it is one of Holdfast's that a client can do something about, then with the `statusCode`, the
- * `headers` and the rest that the error handlers of Express, Fastify, Koa and NestJS use. Any other error is left as it is, and
- * one that has a status.
+ * Returns the same error. If it is one of Holdfast's that a client can do something about, it gets a `statusCode`,
+ * `headers` and the other fields that the error handlers of Express, Fastify, Koa and NestJS use. It leaves every
+ * other error as it is, and also an error that has a status.
  *
  * | code | status | retry-after |
  * |---|---|---|

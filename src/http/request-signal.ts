@@ -1,13 +1,16 @@
 import { expected } from '../base/arguments.ts'
 
-/** What a `ServerResponse` of Node.js has, and thereby that of Express, `reply.raw` of Fastify, and HTTP/2's. */
+/**
+ * The part that the `ServerResponse` of Node.js, the response of Express, `reply.raw` of Fastify, and the response of
+ * HTTP/2 have in common.
+ */
 export interface OutgoingResponse {
   readonly writableEnded: boolean
   readonly destroyed?: boolean
   /** Null until it is this one's turn on its connection. */
   readonly socket?: object | null
   readonly req?: { readonly socket?: RequestSocket | null }
-  /** Of HTTP/2. */
+  /** The stream of HTTP/2. */
   readonly stream?: { readonly destroyed?: boolean }
   once(event: 'close', listener: () => void): unknown
 }
@@ -68,7 +71,9 @@ export function isResponse(value: unknown): value is OutgoingResponse {
   return typeof once === 'function' && typeof writableEnded === 'boolean'
 }
 
-/** One listener for all: a client may pipeline more requests than a socket has room for without a warning. */
+/**
+ * All requests share one listener: a client may pipeline more requests than a socket has room for without a warning.
+ */
 function waitingAt(socket: RequestSocket): Set<() => void> {
   const known = sockets.get(socket)
   if (known !== undefined) return known

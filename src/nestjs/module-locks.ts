@@ -12,7 +12,7 @@ import { currentResponse, runUnder } from './running.ts'
 /** Under which a module has its {@link ModuleLocks}; for {@link WithLock} alone. */
 export const MODULE_LOCKS: unique symbol = Symbol('holdfast module')
 
-/** What a module has; NestJS calls the hooks. */
+/** The locks of a module. NestJS calls the hooks. */
 export class ModuleLocks {
   readonly #server: ServerLocks
 
@@ -55,7 +55,10 @@ export class ModuleLocks {
   }
 }
 
-/** NestJS takes the status and the message from an error, and leaves out its headers. Those of foreign errors are not for us. */
+/**
+ * NestJS takes the status and the message from an error, and leaves out its headers. So this sets
+ * them, but only those of Holdfast's errors.
+ */
 function setHeaders(response: object | undefined, error: unknown): void {
   if (!isHoldfastError(error)) return
   const { headers } = error as { readonly headers?: HttpErrorFields['headers'] }

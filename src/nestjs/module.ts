@@ -18,7 +18,7 @@ export interface HoldfastModuleOptions extends ServerLocksOptions {
 }
 
 export interface HoldfastModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
-  /** What `useFactory` is given. */
+  /** The providers whose values `useFactory` gets. */
   readonly inject?: readonly Token[] | undefined
   readonly useFactory: (...injected: never[]) => HoldfastModuleOptions | Promise<HoldfastModuleOptions>
 }
@@ -26,10 +26,10 @@ export interface HoldfastModuleAsyncOptions extends Pick<ModuleMetadata, 'import
 type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 
 /**
- * Locks for a NestJS application, in all of its modules: `@Inject(LOCKS)`, and the decorators {@link WithLock}, {@link Scheduled}
- * and {@link OnLeadership}. When the application closes, whoever waits for a lock is answered with 503, requests that have theirs
- * are finished, scheduled runs and leaders end, and then the locks are closed; call `app.enableShutdownHooks()` for that to
- * happen at SIGTERM.
+ * Locks for a NestJS application, in all of its modules: `@Inject(LOCKS)`, and the decorators {@link WithLock},
+ * {@link Scheduled} and {@link OnLeadership}. When the application closes, requests that wait for a lock are answered with
+ * 503. Requests that have their lock finish, scheduled runs and leaders end, and then the locks are closed. Call
+ * `app.enableShutdownHooks()` so that this happens at SIGTERM.
  *
  * ```ts
  * import { Module } from '@nestjs/common'
@@ -59,7 +59,7 @@ export class HoldfastModule {
 // As the decorator would: decorators of classes are for the application, which compiles them.
 Module({})(HoldfastModule)
 
-/** What is known of an application: NestJS makes a module without options once in each. */
+/** The module's state for an application. NestJS makes a module without options once in each application. */
 interface Application {
   hasLocks: boolean
 }

@@ -4,7 +4,7 @@ import { InvalidArgumentError } from '../errors.ts'
 import type { OutgoingResponse } from '../http/index.ts'
 import type { Lease } from '../index.ts'
 
-/** What a method with `@WithLock` runs under. */
+/** The lease and the signal of the running method with `@WithLock`. */
 export interface CurrentLock {
   readonly lease: Lease
   /** Aborts when the lease is lost, and when the client of the request has gone. */
@@ -47,7 +47,7 @@ export function runUnder<T>(lock: CurrentLock, work: () => T): T {
   return running.run({ response: currentResponse(), lock }, work)
 }
 
-/** Of the HTTP request that is being answered, if it is one. */
+/** The response of the HTTP request that is being answered, if there is one. */
 export function currentResponse(): OutgoingResponse | undefined {
   return running.getStore()?.response
 }

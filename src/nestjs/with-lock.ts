@@ -125,7 +125,7 @@ function copyMetadata(from: object, to: object): void {
   for (const key of getOwnMetadataKeys(from)) defineMetadata(key, getOwnMetadata(key, from), to)
 }
 
-/** Of `reflect-metadata`, which NestJS brings along. */
+/** Metadata of `reflect-metadata`, which NestJS brings along. */
 interface ReflectMetadata {
   getOwnMetadataKeys(target: object): readonly unknown[]
   getOwnMetadata(key: unknown, target: object): unknown
