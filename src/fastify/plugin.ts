@@ -16,8 +16,9 @@ declare module 'fastify' {
   }
   interface FastifyRequest {
     /**
-     * Like `locks.withLock`, and ends with the request: the wait is over when the client goes away, and the `signal` that `work` is
-     * given aborts. What it rejects with has the status of the answer. See `RequestLocks` of `holdfast/http`.
+     * Like `locks.withLock`, and ends with the request: the wait is over when the client goes away, and the `signal`
+     * that `work` is given aborts. It rejects with an error that has the status of the answer. See `RequestLocks` of
+     * `holdfast/http`.
      */
     withLock<T>(key: string, work: RequestWork<T>): Promise<T>
     withLock<T>(key: string, options: CallbackOptions | undefined, work: RequestWork<T>): Promise<T>

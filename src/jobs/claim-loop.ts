@@ -60,7 +60,7 @@ export class ClaimLoop {
   readonly #options: ClaimLoopOptions
   #state: ClaimState = 'idle'
   /**
-   * What there may be to claim.
+   * The jobs that there may be to claim.
    *
    * - `nothing`: the last claim left nothing behind.
    * - `something`: a message came, or it is time to look. A claim ahead would cost the first job some time.
@@ -165,12 +165,12 @@ export class ClaimLoop {
     if (this.#state !== 'idle') return undefined
     const asked = demand.places + demand.ahead
     const recoversLost = this.#failures > 0
-    // Nobody renews what was lost, so it is asked for even if no place is free.
+    // No worker renews the jobs of a lost answer, so the loop asks for them even if no place is free.
     if (asked <= 0 && !recoversLost) return undefined
     clearTimeout(this.#timer)
     this.#state = 'claiming'
     this.#left = 'nothing'
-    // What was lost comes first, and alone: it may be as many as the worker can take.
+    // The jobs of a lost answer come first, and alone: they may be as many as the worker can take.
     const request = this.#request(recoversLost ? NO_DEMAND : demand)
     return {
       request,

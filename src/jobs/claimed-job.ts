@@ -9,7 +9,7 @@ import { HOLD_RANGE } from './options.ts'
 import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
 import type { Attempt } from './statements.ts'
 
-/** What it takes to settle attempts. */
+/** The statements that settle attempts. */
 export interface SettleContext {
   readonly tables: JobTables
   readonly queue: SettlementQueue

@@ -171,8 +171,8 @@ function evictedError({ id, name }: JobFacts): LeaseLostError {
 }
 
 /**
- * What a handler is given. Its methods need no `this`. They are made on first use: most handlers use none, and making them for
- * each job cost two fifths of a worker's processor time.
+ * The argument of a handler. Its methods need no `this`. They are made on first use: most handlers use none, and making
+ * them for each job cost two fifths of a worker's processor time.
  */
 class HandledJob implements RunningJob {
   readonly id: string

@@ -7,7 +7,7 @@ const MOST_TEXT = 500
 
 export { HOLD_RANGE, LIMIT_RANGE, POLL_RANGE, TTL_RANGE, WAIT_RANGE }
 
-/** What PostgreSQL takes as text, and a notification or an index of two of them as well. */
+/** A text that PostgreSQL accepts. A notification and an index accept two of them together as well. */
 export function parseText(name: string, value: unknown): string {
   const isText = typeof value === 'string' && value !== '' && !/\0|\p{Cs}/u.test(value) && isShort(value)
   if (isText) return value

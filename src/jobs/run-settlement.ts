@@ -6,10 +6,11 @@ import { type Pauses, RETRYING, STOPPING } from './pauses.ts'
 import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
 
 /**
- * What became of an attempt that did not end well.
+ * The outcome of an attempt that did not end well.
  *
  * - `lost`: the job was no longer this worker's, and the database was not changed.
- * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is over.
+ * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is
+ *   over.
  */
 export interface JobFailure {
   readonly job: JobFacts
@@ -17,7 +18,7 @@ export interface JobFailure {
   readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
 }
 
-/** What the database has made of an attempt, or why nobody knows. */
+/** The database's result of an attempt, or the reason why it is unknown. */
 type SettleAnswer =
   | { readonly tag: 'settled'; readonly outcome: 'completed' | FailOutcome }
   | { readonly tag: 'lost' }
@@ -32,7 +33,7 @@ export type Phase = 'working' | 'stopping' | 'stopped'
 export interface RunSettlementOptions {
   readonly queue: SettlementQueue
   readonly ttlMs: number
-  /** What the worker does now. */
+  /** The present phase of the worker. */
   readonly phase: () => Phase
   /** The worker ends them when it stops. */
   readonly pauses: Pauses
@@ -124,7 +125,7 @@ export class RunSettlement {
   }
 }
 
-/** What became of an attempt that its handler may have settled itself before. */
+/** The outcome of an attempt that its handler may have settled itself before. */
 function outcomeOf(settled: SettleAnswer, { settled: before }: JobRun): JobFailure['outcome'] {
   if (settled.tag === 'settled') return settled.outcome
   if (before === undefined || (settled.tag === 'unknown' && before.mayRollBack)) return settled.tag

@@ -44,11 +44,13 @@ export interface PiggybackedClaim {
   failed(error: unknown): void
 }
 
-/** Settles attempts, one statement at a time. What is asked while a statement runs goes together into the next one. */
+/**
+ * Settles attempts, one statement at a time. Requests that come while a statement runs go together into the next one.
+ */
 export class SettlementQueue {
   readonly #tables: JobTables
   readonly #keepsCompleted: boolean
-  /** What the worker claims in the statement that ends so many of its jobs. */
+  /** The claim that the worker sends in the statement that ends so many of its jobs. */
   piggyback: (ending: number) => PiggybackedClaim | undefined = () => undefined
   #pending: PendingSettlement[] = []
   #heldUp: HeldUp[] = []

@@ -1,7 +1,7 @@
 import type { RoomView } from '../contract/store.ts'
 import type { Room, StoreTime } from './room.ts'
 
-/** What people see of a room. It changes nothing: expired tickets are left out of the view and stay in the room. */
+/** The view of a room for people. It changes nothing: expired tickets are left out of the view and stay in the room. */
 export function view(room: Room, key: string, time: StoreTime): RoomView {
   const holders = [...room.holders].filter(([, holder]) => holder.expiresAt > time.ms)
   const queue = [...room.queue].filter(([, waiter]) => waiter.rememberedUntil > time.ms)

@@ -8,8 +8,8 @@ export interface WaitBounds {
 }
 
 /**
- * What comes first: the work, `late`, or the reason of a signal, as a rejection. Leaves no timer and no listener behind; the
- * signal of a shutdown lives for longer than a million of these.
+ * Settles with the first of these: the work, `late`, or the reason of a signal, as a rejection. Leaves no timer and no
+ * listener behind; the signal of a shutdown lives for longer than a million of these.
  */
 export async function boundedWait<T>(
   work: Promise<T>,

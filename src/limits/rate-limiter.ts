@@ -1,7 +1,7 @@
 /**
- * What a limit needs of a limiter. Each limiter of the `rate-limiter-flexible` package has it. `consume` resolves when it has
- * taken the points. It rejects with an `Error` if its store failed, and with an object that has `msBeforeNext` if there are
- * too few points.
+ * The part of a limiter that a limit uses. Each limiter of the `rate-limiter-flexible` package has it. `consume`
+ * resolves when it has taken the points. It rejects with an `Error` if its store failed, and with an object that has
+ * `msBeforeNext` if there are too few points.
  */
 export interface RateLimiter {
   consume(key: string, points?: number): Promise<unknown>

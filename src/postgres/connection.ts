@@ -38,7 +38,7 @@ export async function openConnection(
   try {
     return await open(settings)
   } catch (error) {
-    // What PgBouncer and others answer to an "unsupported startup parameter".
+    // PgBouncer and others reject an "unsupported startup parameter" with these codes.
     const state = sqlState(error)
     if (state !== '08P01' && state !== '0A000') throw error
     return await open({})

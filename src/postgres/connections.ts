@@ -19,7 +19,7 @@ export type PostgresPool = PgPool | PgClient | PostgresJs
 export interface ConnectionsOptions {
   /** How many connections at once, besides reserved connections and subscriptions. */
   readonly max: number
-  /** What `pg_stat_activity` shows. */
+  /** The name that `pg_stat_activity` shows. */
   readonly applicationName: string
   /**
    * How long a statement may take. Then the server ends it. If the server does not answer even then, we close the connection

@@ -10,7 +10,7 @@ import type { SqlRow } from './executor.ts'
 //
 // test/postgres/connections.test.ts and tls.test.ts fail when one of them goes.
 
-/** What is asked of a client package: one connection at a time. Each package has a file that implements it. */
+/** The driver of a client package. It opens one connection at a time. Each package has a file that implements it. */
 export interface PostgresDriver {
   /** Rejects with the package's own error. */
   open(start: SessionStart): Promise<DriverSession>

@@ -5,9 +5,9 @@ import { InvalidArgumentError } from '../errors.ts'
 export type SqlRow = Readonly<Record<string, unknown>>
 
 /**
- * What we need of a SQL client: one statement at a time, on one connection or on any of a pool. Parameters are `$1`, `$2`, …,
- * given as text or `null`, with a cast in the statement. Columns are read as text. Clients differ in how they write and read
- * everything else, and their users can change it.
+ * The part of a SQL client that is used: one statement at a time, on one connection or on any of a pool. Parameters are
+ * `$1`, `$2`, …, given as text or `null`, with a cast in the statement. Columns are read as text. Clients differ in how
+ * they write and read everything else, and their users can change it.
  */
 export interface SqlExecutor {
   query(text: string, parameters?: readonly (string | null)[]): Promise<readonly SqlRow[]>

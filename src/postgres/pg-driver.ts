@@ -3,13 +3,13 @@ import type { Duplex } from 'node:stream'
 import { type DriverSession, KEEP_ALIVE_MS, type PostgresDriver, startOptions } from './driver.ts'
 import type { SqlRow } from './executor.ts'
 
-/** What is used of the user's `Pool`. */
+/** The part of the user's `Pool` that is used. */
 export interface PgPool {
   readonly options: object
   readonly totalCount: number
 }
 
-/** What is used of the user's `Client`. */
+/** The part of the user's `Client` that is used. */
 export interface PgClient {
   readonly host: string
   readonly port: number

@@ -10,7 +10,7 @@ import {
 } from './driver.ts'
 import type { SqlRow } from './executor.ts'
 
-/** What is used of the user's `sql`. */
+/** The part of the user's `sql` that is used. */
 export interface PostgresJs {
   readonly options: object
   unsafe: unknown

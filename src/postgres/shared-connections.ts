@@ -11,7 +11,7 @@ import { executorOf, type PgQueryable, type SqlClient, type SqlExecutor, type Sq
 import { sqlState } from './failures.ts'
 import type { ChannelListener, ChannelSubscription } from './subscription.ts'
 
-/** What is used of a pg.Pool. */
+/** The part of a pg.Pool that is used. */
 interface Pool extends PgQueryable {
   connect(): Promise<PooledClient>
 }
@@ -22,7 +22,7 @@ interface PooledClient extends PgQueryable {
   release(error?: Error): void
 }
 
-/** What is used of a `sql` of postgres.js. */
+/** The part of a `sql` of postgres.js that is used. */
 interface Sql {
   begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
 }

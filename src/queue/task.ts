@@ -1,7 +1,7 @@
 import { fieldOf } from '../base/thrown.ts'
 import { StartTimeoutError, TaskFailedError } from '../errors.ts'
 
-/** What the function of `queue.run` is given. */
+/** The argument of the function of `queue.run`. */
 export interface RunContext {
   /**
    * Aborts when the caller's `signal` does, when the task takes longer than `maxRun`, and when the queue is
@@ -10,7 +10,7 @@ export interface RunContext {
   readonly signal: AbortSignal
 }
 
-/** What the function of `queue.enqueue` is given. */
+/** The argument of the function of `queue.enqueue`. */
 export interface TaskContext<T> extends RunContext {
   /**
    * Ends the task: its promise resolves with `value`, and its place is free for the next one. The first call counts,

@@ -16,9 +16,9 @@ interface Group<Item> {
 }
 
 /**
- * Who is next. A group has one turn at a time and its items take it in order of arrival. Groups that have something to
- * do stand in a round: after its turn a group goes to the back, so a group of a million items delays another one by a
- * single turn. Every step is constant time, however many groups and items there are.
+ * Decides which item is next. A group has one turn at a time and its items take it in order of arrival. Groups that
+ * have something to do stand in a round: after its turn a group goes to the back, so a group of a million items delays
+ * another one by a single turn. Every step is constant time, however many groups and items there are.
  */
 export class GroupTurns<Item> {
   readonly #groups = new Map<string, Group<Item>>()

@@ -259,7 +259,7 @@ export class Redlock extends EventEmitter {
   }
 }
 
-/** What was tried, for the error of redlock. */
+/** The attempts, for the error of redlock. */
 interface Attempted {
   readonly resources?: readonly string[]
   readonly retryCount?: number

@@ -41,7 +41,10 @@ function bounded(text: string, most: number): string {
 
 /** As long as a key may be; ids are shorter. */
 const LONGEST_NAME: number = LONGEST_KEY
-/** What another program wrote instead of an owner. From a longer text than this nothing can be read anyway. */
+/**
+ * The longest text that is read if another program has written it instead of an owner. Nothing can be read from a
+ * longer one anyway.
+ */
 const LONGEST_TEXT = 16_384
 const SHOWN_OF_LONGER = 1000
 

@@ -2,7 +2,7 @@ import { paused } from '../base/clock.ts'
 import { TaskFailedError } from '../errors.ts'
 import type { Clock, Lease } from '../index.ts'
 
-/** What the work of a job is given. */
+/** The argument of a job's work. */
 export interface ScheduledRun {
   /** The name of the job. */
   readonly name: string

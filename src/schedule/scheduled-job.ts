@@ -2,7 +2,7 @@ import type { Owner, StopOptions } from '../index.ts'
 import type { TickResult } from './marks.ts'
 import type { FinishedRun } from './run.ts'
 
-/** What the store, and so every process, knows of a job at this moment. */
+/** The state of a job that the store, and so every process, knows at this moment. */
 export interface ScheduleStatus {
   readonly nextAt: Date | undefined
   /** The process that runs the job now, and when the run began by this machine's clock. */

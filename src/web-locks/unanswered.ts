@@ -3,7 +3,7 @@ import type { Locks } from '../index.ts'
 /** Which requests the store has not answered yet, neither with the lock nor with a place in its queue. */
 export class Unanswered {
   readonly #locks: Locks
-  /** What to call when the store has answered, by ticket id. */
+  /** The functions to call when the store has answered, by ticket id. */
   readonly #tickets = new Map<string, () => void>()
   readonly #open = new Set<Promise<void>>()
   #stopListening: (() => void) | undefined

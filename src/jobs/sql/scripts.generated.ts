@@ -117,7 +117,7 @@ declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
   most integer := wanted + further;
-  -- Of the first jobs in order: which of the names handled each has.
+  -- For each of the first jobs, in order: which of the handled names it has.
   positions bigint[];
   -- How many jobs of each name to take; null: up to most.
   quotas integer[];
@@ -584,9 +584,9 @@ begin
       if free <> '{}' then
         with gone as (
           delete from jobs
-          -- Of several attempts of a job width_bucket finds the last one. No earlier one can be the one that runs.
-          -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a
-          -- partial index and read all of them.
+          -- If there are several attempts of a job, width_bucket finds the last one. No earlier one can be the one that
+          -- runs. coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would
+          -- choose a partial index and read all of them.
           where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
           returning *
         ), kept as (
@@ -687,7 +687,7 @@ create table "{schema}".jobs (
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
   due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
-  -- Of a running job: its worker claimed it before it had a place for it, so the worker may not have begun it.
+  -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
   started_at timestamptz,

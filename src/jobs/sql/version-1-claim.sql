@@ -66,7 +66,7 @@ declare
   asked_at timestamptz := clock_timestamp();
   more boolean := false;
   most integer := wanted + further;
-  -- Of the first jobs in order: which of the names handled each has.
+  -- For each of the first jobs, in order: which of the handled names it has.
   positions bigint[];
   -- How many jobs of each name to take; null: up to most.
   quotas integer[];

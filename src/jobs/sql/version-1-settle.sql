@@ -176,9 +176,9 @@ begin
       if free <> '{}' then
         with gone as (
           delete from jobs
-          -- Of several attempts of a job width_bucket finds the last one. No earlier one can be the one that runs.
-          -- coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would choose a
-          -- partial index and read all of them.
+          -- If there are several attempts of a job, width_bucket finds the last one. No earlier one can be the one that
+          -- runs. coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would
+          -- choose a partial index and read all of them.
           where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
           returning *
         ), kept as (

@@ -28,7 +28,7 @@ create table "{schema}".jobs (
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
   due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
-  -- Of a running job: its worker claimed it before it had a place for it, so the worker may not have begun it.
+  -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
   started_at timestamptz,

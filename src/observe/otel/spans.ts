@@ -2,7 +2,7 @@ import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } 
 import { fieldOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type LockEvents, type Locks } from '../../index.ts'
 
-/** What is open of one ticket. First its wait, then its hold. */
+/** The open spans of a ticket. First its wait, then its hold. */
 interface Track {
   /** Where the call was made. */
   readonly parent: Context

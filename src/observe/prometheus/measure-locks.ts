@@ -160,7 +160,7 @@ function showLevels(gauge: Gauge, levels: Levels): void {
 function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {
   gauge.reset()
   const readings = [...users].flatMap((user) => user.oldest(name))
-  // Of two with the same labels, the older one is set last and stays.
+  // If two have the same labels, the older one is set last and stays.
   for (const { labels, seconds } of readings.sort((one, other) => one.seconds - other.seconds))
     gauge.set(labels, seconds)
 }

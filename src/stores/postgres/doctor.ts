@@ -10,14 +10,14 @@ import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'
 
-/** What is to be said of the database that a URL names, beyond what the store itself notices. */
+/** Findings about the database that a URL names, beyond those of the store itself. */
 export async function diagnosePostgres(url: string): Promise<readonly Finding[]> {
   const connections = connectionsOf(await clientOfUrl(url), { max: 1, applicationName: 'holdfast doctor' })
   try {
     const facts = await within(LIMIT_MS, factsOf(connections, url))
     return CHECKS.flatMap((check) => check(facts) ?? [])
   } catch {
-    // That it cannot be reached was noticed by the store.
+    // The store itself reports a database that it cannot reach.
     return []
   } finally {
     await connections.close()

@@ -11,7 +11,10 @@ export interface PostgresStatements {
   readonly sweep: string
 }
 
-/** What a session that listens to an inbox runs beside LISTEN. An inbox has no characters that would have to be quoted. */
+/**
+ * The statement that a session that listens to an inbox runs beside LISTEN. An inbox has no characters that would have
+ * to be quoted.
+ */
 export function presenceOf(inbox: string): string {
   return scripts.presence.replace('{inbox}', inbox)
 }

@@ -9,7 +9,7 @@ import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } 
 import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
 import { grant, isInTime, type TicketRecord } from './tickets.ts'
 
-/** What the servers have decided in one round. */
+/** The servers' decision in one round. */
 type Decision =
   /** A quorum votes for the ticket. */
   | { readonly tag: 'elected'; readonly votes: readonly Vote[] }

@@ -40,8 +40,9 @@ export interface Quorum {
 }
 
 /**
- * Runs the rounds of a ticket that does not hold yet one after another. A round may claim a fence or give votes back. Of two
- * rounds at once, one could give back the votes that the other counts, or agree on another fence with other servers.
+ * Runs the rounds of a ticket that does not hold yet one after another. A round may claim a fence or give votes back.
+ * If two rounds ran at once, one could give back the votes that the other counts, or agree on another fence with other
+ * servers.
  */
 export function inTurn<T>(
   quorum: Quorum,

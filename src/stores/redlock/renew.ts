@@ -8,7 +8,7 @@ import { forgetfulError, inTurn, propagateFence, type Quorum, tooFewError, withd
 import { has, withServer } from './server-set.ts'
 import { grant, isOurs, isValid, type TicketRecord } from './tickets.ts'
 
-/** What one server says of a ticket: the answer to a renewal, or to the acquire that {@link Renewal} sends after it. */
+/** A server's answer about a ticket: to a renewal, or to the acquire that {@link Renewal} sends after it. */
 type NodeAnswer = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
 
 type NodeTally = Tally<NodeAnswer>

@@ -3,15 +3,17 @@ import { usableMs } from '../../base/validity.ts'
 import type { Ticket } from '../../contract/store.ts'
 import { NO_SERVERS, type ServerSet } from './server-set.ts'
 
-/** What this process knows of one ticket. */
+/** This process's record of a ticket. */
 export interface TicketRecord {
   /** The fence of the lease. Undefined as long as no quorum has granted it: the ticket only asks or waits. */
   fence: bigint | undefined
-  /** What proves that no other ticket can have a quorum; see {@link isValid}. Undefined before the first grant. */
+  /**
+   * The votes that prove that no other ticket can have a quorum; see {@link isValid}. Undefined before the first grant.
+   */
   granted: Grant | undefined
   /** Until when a server may remember the ticket. */
   keptUntil: number
-  /** The ticket was released, evicted or lost. What is still under way must not bring it back. */
+  /** The ticket was released, evicted or lost. Requests that are still under way must not bring it back. */
   isOver: boolean
   /** The servers to which this process has sent an acquire. None: the acquire came from another process. */
   acquireSentTo: ServerSet

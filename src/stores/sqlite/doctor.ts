@@ -19,7 +19,7 @@ import { hasEngine } from './sqlite-engine.ts'
 /** Findings about a lock file that the store itself does not make. */
 export function diagnoseSqlite(path: string): readonly Finding[] {
   const file = parsePath(path)
-  // The store has said that it cannot be used here. What is fine about the file does not help.
+  // The store has said that it cannot be used here. Good findings about the file do not help then.
   if (!hasEngine()) return []
   return CHECKS.flatMap((check) => {
     try {

@@ -12,7 +12,7 @@ export const driver: Driver = {
   },
 }
 
-/** What stands behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
+/** The text behind `sqlite:` is a path as the file system has it, with an empty host in front of it or none. */
 function pathOf(url: string): string {
   const path = url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, '')
   if (path === '' || path.startsWith('//')) {

@@ -50,7 +50,7 @@ export function fileSystemOf(path: string, mountinfo: string): string | undefine
     const type = after?.split(' ')[0]
     if (point === undefined || type === undefined) continue
     const inside = point === '/' || path === point || path.startsWith(`${point}/`)
-    // Of mount points of equal length the last one: it was mounted over the others.
+    // If mount points have equal length, the last one counts: it was mounted over the others.
     if (inside && point.length >= (found?.point.length ?? 0)) found = { point, type }
   }
   return found?.type

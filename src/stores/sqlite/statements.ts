@@ -90,7 +90,7 @@ export type LookRow = readonly [
   clockUs: number,
   closedUntil: number,
   waiting: number,
-  /** Of any other holder; null when there is none. */
+  /** The limit of any other holder; null if there is none. */
   otherLimit: number | null,
   otherExpiresAt: number,
   otherFence: number,
