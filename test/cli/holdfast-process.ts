@@ -2,10 +2,13 @@ import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { constants } from 'node:os'
 import { fileURLToPath } from 'node:url'
+import { commandOf, type Runtime, runtimeEnvironment, startUnder } from '../servers/runtimes.ts'
 import { until } from '../servers/until.ts'
 
-/** The program's file, for Node.js to run. */
 export const PROGRAM: string = fileURLToPath(new URL('../../dist/cli/main.js', import.meta.url))
+
+/** `npm run test:runtimes` runs the tests of the command a second time, with the command on Bun or on Deno. */
+export const DEFAULT_RUNTIME: Runtime = (process.env['HOLDFAST_TEST_RUNTIME'] ?? 'node') as Runtime
 
 /** One `holdfast …` command of the built package, started as a person starts it. */
 export interface HoldfastProcess {
@@ -40,13 +43,15 @@ export class Shell {
    */
   readonly #mark: string = randomUUID()
   readonly #env: Readonly<Record<string, string | undefined>>
+  readonly #runtime: Runtime
 
-  constructor(env: Readonly<Record<string, string | undefined>> = {}) {
+  constructor(env: Readonly<Record<string, string | undefined>> = {}, runtime: Runtime = DEFAULT_RUNTIME) {
     this.#env = env
+    this.#runtime = runtime
   }
 
   start(args: readonly string[], { env = {}, input, cwd }: Surroundings = {}): HoldfastProcess {
-    const child = spawn(process.execPath, [PROGRAM, ...args], {
+    const child = startUnder(this.#runtime, [PROGRAM, ...args], {
       stdio: [input === undefined ? 'ignore' : 'pipe', 'pipe', 'pipe'],
       env: { ...process.env, HOLDFAST_STORE: undefined, ...this.#env, ...env, HOLDFAST_TEST: this.#mark },
       cwd,
@@ -61,11 +66,13 @@ export class Shell {
     typed: string,
     env: Readonly<Record<string, string | undefined>> = {},
   ): HoldfastProcess {
-    const program = `${JSON.stringify(process.execPath)} ${JSON.stringify(PROGRAM)}`
+    const words = [...commandOf(this.#runtime), PROGRAM]
+    const program = words.map((word) => JSON.stringify(word)).join(' ')
     const child = spawn('script', ['--quiet', '--return', '--command', `set -m; ${script}`, '/dev/null'], {
       stdio: 'pipe',
       env: {
         ...process.env,
+        ...runtimeEnvironment,
         HOLDFAST_STORE: undefined,
         ...this.#env,
         ...env,

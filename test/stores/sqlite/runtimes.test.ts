@@ -1,11 +1,10 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { fileURLToPath } from 'node:url'
 import { beforeAll, expect, onTestFinished, test } from 'vitest'
 import type { Ticket } from '../../../src/contract/store.ts'
-import { commandOf, type Runtime } from '../../servers/runtimes.ts'
+import { ensureRuntimes, type Runtime, runtimes, startUnder } from '../../servers/runtimes.ts'
 import { until } from '../../servers/until.ts'
 import { freshFolder } from './lock-folder.ts'
 import { ticket } from './tickets.ts'
@@ -17,8 +16,7 @@ function freshPath(): string {
   return join(folder, `${files}.db`)
 }
 
-// Downloads the runtimes that are missing.
-beforeAll(() => void [commandOf('bun'), commandOf('deno')], 600_000)
+beforeAll(ensureRuntimes, 600_000)
 
 /** A process of some runtime that uses a lock file. */
 class RuntimeProcess {
@@ -28,12 +26,9 @@ class RuntimeProcess {
   readonly #answers: ((answer: unknown) => void)[] = []
   #errors = ''
 
-  constructor(runtime: Runtime, path: string, { rights = ['-A'] }: { rights?: readonly string[] } = {}) {
-    const [command, ...args] = commandOf(runtime)
-    const script = fileURLToPath(new URL('processes/answer-lines.ts', import.meta.url))
-    const all = runtime === 'deno' ? [...args, ...rights, script, path] : [...args, script, path]
-    const env = { ...process.env, DENO_DIR: join(folder, 'deno'), DENO_NO_UPDATE_CHECK: '1' }
-    this.#child = spawn(command, all, { stdio: ['pipe', 'pipe', 'pipe'], env })
+  constructor(runtime: Runtime, path: string, options: { readonly rights?: readonly string[] } = {}) {
+    const program = new URL('processes/answer-lines.ts', import.meta.url)
+    this.#child = startUnder(runtime, [program, path], { ...options, stdio: ['pipe', 'pipe', 'pipe'] })
     const { stdout, stderr } = this.#child
     if (stdout === null || stderr === null) throw new Error('Expected pipes')
     stderr.setEncoding('utf8').on('data', (text: string) => {
@@ -63,8 +58,6 @@ class RuntimeProcess {
     return this.ask({ verb: 'acquire', ticket: asked })
   }
 }
-
-const runtimes: readonly Runtime[] = ['node', 'bun', 'deno']
 
 test.each(runtimes)(
   'on %s a process reads the clock that all processes of the machine share',
