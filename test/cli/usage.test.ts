@@ -7,7 +7,7 @@ import { DRIVERS } from '../../src/stores/drivers.ts'
 import { freePort } from '../servers/free-port.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { readProjectFile } from '../tidy/project.ts'
-import { Shell } from './holdfast-process.ts'
+import { DEFAULT_RUNTIME, Shell } from './holdfast-process.ts'
 
 const withStore = COMMANDS.filter(({ options }) => options['store'] !== undefined).map(({ name }) => name)
 const commands = COMMANDS.map(({ name }) => name)
@@ -276,6 +276,8 @@ test('a key that begins with a dash stands behind `--`', async () => {
 
 test('output that cannot be written is said in one sentence, with exit code 74', async () => {
   const full = shell.terminal('eval "$HOLDFAST --version > /dev/full"', '')
+  // Deno 2.9 does not let a program handle it, and prints its own words.
+  if (DEFAULT_RUNTIME === 'deno') return expect(await full.exit).toBe(1)
   expect(await full.exit).toBe(74)
   expect(full.stdout.trim()).toBe('holdfast: the output cannot be written (ENOSPC)')
 })

@@ -24,7 +24,7 @@ export class Crew {
     const worker = this.#hired
     const assignment: Assignment = { ...this.#assignment, worker }
     // Not as an argument: every user of the machine can read arguments, and the store's URL may hold a password.
-    const child = fork(PROGRAM, {
+    const child = fork(PROGRAM, [String(process.pid)], {
       stdio: ['ignore', 'ignore', 'inherit', 'ipc'],
       env: { ...process.env, [ASSIGNMENT]: JSON.stringify(assignment) },
     })
@@ -42,7 +42,8 @@ export class Crew {
   }
 
   signal(worker: number, name: NodeJS.Signals): void {
-    this.#processes.get(worker)?.kill(name)
+    const child = this.#processes.get(worker)
+    if (child !== undefined) send(name, child)
   }
 
   /**
@@ -72,8 +73,8 @@ export class Crew {
     const leaving = [...this.#processes.values()]
     const gone = Promise.all(leaving.map((child) => once(child, 'exit')))
     for (const child of leaving) {
-      child.kill('SIGTERM')
-      child.kill('SIGCONT')
+      send('SIGTERM', child)
+      send('SIGCONT', child)
     }
     const timeout = new AbortController()
     await Promise.race([gone, sleep(DISMISSAL_MS, undefined, { signal: timeout.signal }).catch(() => {})])
@@ -84,7 +85,16 @@ export class Crew {
 
   /** Kills all workers at once, also while this process itself is ending. */
   kill(): void {
-    for (const child of this.#processes.values()) child.kill('SIGKILL')
+    for (const child of this.#processes.values()) send('SIGKILL', child)
+  }
+}
+
+/** By the pid: on Deno 2.9 `child.kill('SIGCONT')` makes `exit` come too early or never. */
+function send(name: NodeJS.Signals, { pid }: ChildProcess): void {
+  try {
+    if (pid !== undefined) process.kill(pid, name)
+  } catch {
+    // It has ended, and `exit` is on its way.
   }
 }
 

@@ -5,6 +5,7 @@
 import { messageOf } from '../../base/thrown.ts'
 import { connect, isHoldfastError, type Locks } from '../../index.ts'
 import { monotonicMs } from '../machine-time.ts'
+import { whenParentEnds } from '../parent-process.ts'
 import { FencedRegister } from './register.ts'
 import { Shift } from './shift.ts'
 import { ASSIGNMENT, type Assignment, FREEZE, type Tell } from './worker-messages.ts'
@@ -18,13 +19,11 @@ const register = new FencedRegister(registerPath)
 const stop = new AbortController()
 
 process.on('SIGTERM', () => stop.abort())
-process.on('disconnect', () => stop.abort())
 // The worker stops itself: stopped from outside, it could be inside an SQLite transaction and block the file for all.
 process.on('message', (order) => {
   if (order === FREEZE) process.kill(process.pid, 'SIGSTOP')
 })
-// The demo may have ended before the listener above was added.
-if (!process.connected) stop.abort()
+whenParentEnds(() => stop.abort())
 // Ctrl-C reaches every process of the terminal. The demo decides when its workers end.
 process.on('SIGINT', () => {})
 

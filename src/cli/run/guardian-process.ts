@@ -4,6 +4,7 @@
  * renewal, ends the command's group when no later deadline comes in time, and kills it at once when `holdfast run` is gone.
  */
 import { spawn } from 'node:child_process'
+import { whenParentEnds } from '../parent-process.ts'
 import { leftMs } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
 import type { GuardianOrder, GuardianReport } from './guardian-messages.ts'
@@ -22,14 +23,10 @@ process.on('message', (order: GuardianOrder) => {
   }
 })
 
-// The kernel closes the channel when `holdfast run` ends, whatever killed it.
-process.on('disconnect', abandon)
-
 // A service manager signals all processes of a service at once. The command ends in its own time and is guarded until then.
 for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const) process.on(name, () => {})
 
-// `holdfast run` may have ended while this process was starting, before the listener above.
-if (!process.connected) abandon()
+whenParentEnds(abandon)
 report({ tag: 'ready' })
 
 function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'launch' }>): void {

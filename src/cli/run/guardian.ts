@@ -40,7 +40,7 @@ export class Guardian {
       this.#becomeReady = resolve
     })
     // A session of its own, so that neither Ctrl-C nor a closed terminal reaches it. The command inherits the streams.
-    this.#process = spawn(process.execPath, [PROGRAM], {
+    this.#process = spawn(process.execPath, [PROGRAM, String(process.pid)], {
       stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
       detached: true,
       env: { ...process.env, NODE_OPTIONS: '' },
@@ -48,10 +48,14 @@ export class Guardian {
     this.#process.on('message', (report: GuardianReport) => this.#hear(report))
     this.#process.once('error', () => this.#gone(null))
     this.#process.once('exit', (code) => {
-      const gone = () => this.#gone(code)
+      if (!this.#process.connected) return this.#gone(code)
       // Its last messages, above all the pid, may still be in the channel; `disconnect` comes when they are read.
-      if (this.#process.connected) this.#process.once('disconnect', gone)
-      else gone()
+      this.#process.once('disconnect', () => {
+        clearTimeout(limit)
+        this.#gone(code)
+      })
+      // On Deno 2.9 it never comes if the guardian has left an order unread.
+      const limit = setTimeout(() => this.#process.disconnect(), LAST_MESSAGES_MS)
     })
   }
 
@@ -154,5 +158,8 @@ export class Guardian {
     this.#resolve(ending)
   }
 }
+
+/** What a dead guardian has sent is in the channel already, so to read it takes one turn of the event loop. */
+const LAST_MESSAGES_MS = 1000
 
 const PROGRAM = fileURLToPath(new URL('./guardian-process.js', import.meta.url))
