@@ -8,6 +8,7 @@ import { until } from '../../servers/until.ts'
 import { freshFolder } from './lock-folder.ts'
 import { ended, StoreProcess, startProcess } from './processes/store-process.ts'
 import { ticket } from './tickets.ts'
+import { turnsIn } from './turns.ts'
 
 const folder = freshFolder()
 let files = 0
@@ -108,23 +109,7 @@ test('processes that are killed at any moment break neither exclusion nor the or
   for (const contender of contenders) contender.send('end')
   for (const exit of exits) expect(await exit).toEqual({ code: 0, signal: null, output: '' })
 
-  let inside: { fence: bigint; pid: string } | undefined
-  let turns = 0
-  for (const line of lines()) {
-    const [verb, number = '', pid = ''] = line.split(' ')
-    const fence = BigInt(number)
-    if (verb === 'enter') {
-      // Only a process that was killed while it held the key may have written no line for its end.
-      if (inside !== undefined) expect(killed).toContain(inside.pid)
-      expect(fence).toBeGreaterThan(inside?.fence ?? 0n)
-      inside = { fence, pid }
-      turns += 1
-    } else {
-      expect({ fence, pid }).toEqual(inside)
-      inside = undefined
-    }
-  }
-  expect(turns).toBeGreaterThan(200)
+  expect(turnsIn(lines(), killed)).toBeGreaterThan(200)
   // Nothing is left behind, and the file is sound.
   const store = sqliteStore(path)
   await until('nobody is there any more', async () => {
