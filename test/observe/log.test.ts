@@ -26,7 +26,7 @@ test('it says in words who waits, holds, renews and releases', async () => {
   expect(await locks.withLock('k', () => 1)).toBe(1)
   const fence = expect.stringMatching(/^debug holdfast: holds "k" after 1\.5 s, under fence \d+$/)
   expect(lines.slice(0, 5)).toEqual([
-    'debug holdfast: asks for "k", for up to 30.0 s',
+    'debug holdfast: asks for "k", for up to 60.0 s',
     'debug holdfast: waits for "k", as the next in turn',
     fence,
     expect.stringMatching(/^debug holdfast: renewed "k" in 0\.00 ms, \d+\.\d s left$/),
