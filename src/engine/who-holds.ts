@@ -19,7 +19,7 @@ export class WhoHolds {
     this.#clock = clock
   }
 
-  /** A sentence with a space before it, or nothing if the store does not say. Never rejects. Without a promise if the store answers at once. */
+  /** A sentence with a space before it, or nothing if the store does not say. Never rejects. */
   of(key: string): string | Promise<string> {
     const at = this.#clock.monotonicMs()
     const known = this.#looks.get(key)
@@ -34,7 +34,7 @@ export class WhoHolds {
     try {
       const page = this.#store.inspect({ prefix: key, exact: true, cursor: undefined, count: 1 })
       return isLater(page)
-        ? this.#unlessLate(page.then((answer) => sentenceOf(key, answer)))
+        ? this.#unlessLate(Promise.resolve(page).then((answer) => sentenceOf(key, answer)))
         : sentenceOf(key, page)
     } catch {
       return ''

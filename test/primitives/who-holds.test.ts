@@ -46,6 +46,20 @@ describe('the look for the holder', () => {
     await held.release()
   })
 
+  test('takes a thenable of a store for the promise that it stands for', async () => {
+    const { clock, store, locks, other } = scene()
+    const held = await other.locks.acquire('k')
+    const inspect = store.inspect.bind(store)
+    store.inspect = (request) => {
+      const page = inspect(request)
+      // biome-ignore lint/suspicious/noThenProperty: this is what the test is about
+      return { then: page.then.bind(page) } as typeof page
+    }
+    const error = await clock.until(errorOf(locks.acquire('k', { wait: 1000 })))
+    expect(error.message).toMatch(/ It is held by .* now\.$/)
+    await held.release()
+  })
+
   test.each([['lose request'], ['fail'], ['refuse']] as const)(
     'costs a quarter of a second at most, and nothing else: %s',
     async (fate) => {
