@@ -228,9 +228,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // Several reasons may come in one tick. The first one counts.
     if (state.tag === 'over') return
     this.#end(undefined)
+    this.#reject(error)
     void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })
-    if (isHoldfastError(error, 'acquire-timeout')) void this.#context.withHolder(error).then(this.#reject)
-    else this.#reject(error)
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
     const ahead = state.tag === 'waiting' ? state.ahead : undefined
     tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ahead })

@@ -3,7 +3,7 @@ import type { Instant } from '../base/clock.ts'
 import { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, Store, Ticket } from '../contract/store.ts'
-import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
+import { isHoldfastError, StoreError } from '../errors.ts'
 import { createEvents, type Events, tellStoreError } from './events.ts'
 import { now } from './instant.ts'
 import { isLater } from './later.ts'
@@ -14,7 +14,6 @@ import { ReleaseRetry } from './release-retry.ts'
 import { RenewalLoop } from './renewal-loop.ts'
 import { ADVICE, closedError } from './ticket-errors.ts'
 import { Wakes } from './wakes.ts'
-import { WhoHolds } from './who-holds.ts'
 
 export interface EngineOptions {
   readonly clock: Clock
@@ -33,7 +32,6 @@ export class EngineContext {
   readonly wakes: Wakes
   readonly releases: ReleaseRetry = new ReleaseRetry()
   readonly signals: SignalWatch = new SignalWatch()
-  readonly #whoHolds: WhoHolds
   #phase: 'open' | 'closing' | 'store closed' = 'open'
 
   constructor(store: Store, { clock, chance }: EngineOptions) {
@@ -44,7 +42,6 @@ export class EngineContext {
     this.renewals = new RenewalLoop(store, clock, this.events)
     this.leases = new Leases(store, this.renewals)
     this.wakes = new Wakes(this)
-    this.#whoHolds = new WhoHolds(store, clock)
   }
 
   now(): Instant {
@@ -108,15 +105,6 @@ export class EngineContext {
     const { callerDone } = new PendingRelease(this, ticket, { ...options, reply })
     // `close()` stops the renewal loop, which would end this wait. So the wait gets a timer of its own.
     return this.isClosing ? this.atMost(callerDone, this.attemptMs(1)) : callerDone
-  }
-
-  /** The same error, with a sentence about who holds the key, if the store says that at once. */
-  async withHolder(error: AcquireTimeoutError): Promise<AcquireTimeoutError> {
-    const { key = '', message, waitedMs, ahead } = error
-    const sentence = await this.#whoHolds.of(key)
-    return sentence === ''
-      ? error
-      : new AcquireTimeoutError(`${message}${sentence}`, { key, waitedMs, ahead })
   }
 
   /** How long the n-th attempt in a row may take before another one is made. */

@@ -2,7 +2,6 @@ import { outsideOfCallers } from '../base/async-context.ts'
 import type { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { AcquireAnswer, Answer, Store } from '../contract/store.ts'
-import type { AcquireTimeoutError } from '../errors.ts'
 import { acquireAll } from './acquire-all.ts'
 import { tellAcquired, tellRequested } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
@@ -117,11 +116,6 @@ export class Engine {
   /** See {@link EngineContext.ask}. */
   ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
     return this.#context.ask(verb, request, limitMs, key)
-  }
-
-  /** See {@link EngineContext.withHolder}. */
-  withHolder(error: AcquireTimeoutError): Promise<AcquireTimeoutError> {
-    return this.#context.withHolder(error)
   }
 
   attemptMs(attempts: number): number {

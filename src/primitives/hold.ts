@@ -48,10 +48,10 @@ export function hold(
     lease: settings,
     whileQueued: waiting === undefined ? undefined : () => waiting.check(),
   })
-  if (!(lease instanceof Promise)) return lease ?? refused(context.engine, key)
+  if (!(lease instanceof Promise)) return lease ?? refuse(key)
   // A call that waits never gets `null`, and outside a scope there is no wait to end. So no second promise is needed.
   if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
-  return granted(context.engine, key, { lease, waiting })
+  return granted(key, lease, waiting)
 }
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
@@ -168,13 +168,12 @@ export async function innerDone(lease: HeldLease): Promise<void> {
 }
 
 async function granted(
-  engine: Engine,
   key: string,
-  asked: { readonly lease: Promise<HeldLease | null>; readonly waiting: { end(): void } | undefined },
+  lease: Promise<HeldLease | null>,
+  waiting: { end(): void } | undefined,
 ): Promise<HeldLease> {
-  const { lease, waiting } = asked
   try {
-    return (await lease) ?? (await refused(engine, key))
+    return (await lease) ?? refuse(key)
   } finally {
     waiting?.end()
   }
@@ -192,9 +191,8 @@ function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLe
   )
 }
 
-async function refused(engine: Engine, key: string): Promise<never> {
-  const message = `${JSON.stringify(key)} is held, and \`wait\` is 0.`
-  throw await engine.withHolder(new AcquireTimeoutError(message, { key, waitedMs: 0 }))
+function refuse(key: string): never {
+  throw new AcquireTimeoutError(`${JSON.stringify(key)} is held, and \`wait\` is 0.`, { key, waitedMs: 0 })
 }
 
 export function makeTicket(
