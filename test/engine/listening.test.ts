@@ -117,7 +117,7 @@ describe('the channels of the process', () => {
     }
     for (const channel of channels) unsubscribe(channel, listener)
     expect(heard).toEqual(own)
-    const labels = heard.map((event) => JSON.parse((event as { owner: string }).owner).label)
+    const labels = heard.map((event) => (event as { owner: { label: string } }).owner.label)
     expect([...new Set(labels)]).toEqual(['one', 'two'])
   })
 
