@@ -18,7 +18,7 @@ export interface StoreOption {
 
 /** The options of every subcommand that takes a store. */
 export function storeOptions({
-  help = 'where the keys live; default: HOLDFAST_STORE, else a file in your state folder',
+  help = 'where the keys live; default: HOLDFAST_STORE, else a file in your state folder, which other users do not share',
   schemes = SHARED,
 }: StoreOption = {}): Readonly<Record<string, Option>> {
   return {

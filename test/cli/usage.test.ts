@@ -72,6 +72,10 @@ describe('help', () => {
 
   test('says that the default store is per user', async () => {
     expect((await shell.run(['--help'])).stdout).toContain('That file is per user')
+    const { stdout } = await shell.run(['run', '--help'])
+    expect(stdout.replaceAll(/\s+/g, ' ')).toContain(
+      'a file in your state folder, which other users do not share',
+    )
   })
 
   test('of a command behind `--` is the command’s own', async () => {

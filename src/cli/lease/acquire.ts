@@ -15,9 +15,16 @@ export async function acquireLease(given: ParsedArguments): Promise<number> {
   const place = await placeOf(given)
   await using locks = await openLocks(place.url, { label: given.text('label') ?? 'holdfast acquire' })
   const lease = await take(locks, plan, interrupted)
-  if (lease !== null) return handOn(lease, given)
-  complain(await whyBusy(locks, { ...plan, place }))
-  return plan.busyCode
+  if (lease === null) {
+    complain(await whyBusy(locks, { ...plan, place }))
+    return plan.busyCode
+  }
+  // The signal came together with the key. Whoever ended this command does not read the lease.
+  if (interrupted.aborted) {
+    await lease.release()
+    throw interrupted.reason
+  }
+  return handOn(lease, given)
 }
 
 function planOf(given: ParsedArguments): TakePlan {

@@ -15,7 +15,10 @@ export const acquire: Subcommand = {
     ttl: { value: 'DURATION', help: 'how long the key stays taken if it is not extended; required' },
     ...takeOptions,
     'lease-file': { value: 'PATH', help: 'where the lease is written; default: standard output' },
-    label: { value: 'TEXT', help: 'what `holdfast ls` shows next to host and pid' },
+    label: {
+      value: 'TEXT',
+      help: 'what `holdfast ls` shows next to host and pid; default: holdfast acquire',
+    },
     ...storeOptions(),
   },
   details: `This command ends at once, and NOBODY RENEWS THE KEY: when the ttl is over,
