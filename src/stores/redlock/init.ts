@@ -63,19 +63,21 @@ export async function initRedlock(
   const newServers = linksOfAll(clients).map(
     (link) => new NewServer(new SharedLink(link), { prefix, maxTtlMs }),
   )
+  const ending = new AbortController()
+  const given = { until: performance.now() + waitMs, ending: ending.signal }
   try {
-    const until = performance.now() + waitMs
-    const seen = await Promise.all(newServers.map((server, index) => seenBy(server, index, until)))
+    const seen = await Promise.all(newServers.map((server, index) => seenBy(server, index, given)))
     checkDistinct(seen)
     const leftMs = forgetfulMs(seen, maxTtlMs)
     if (leftMs <= 0) return { servers: seen.length, written: false }
     if (seen.every(({ tag }) => tag === 'known')) throw refusal(young(leftMs))
     checkNew(seen)
-    const written = await Promise.all(newServers.map((server) => server.look({ write: true })))
+    const written = await Promise.all(newServers.map((server, index) => writtenBy(server, index)))
     // A process has connected meanwhile, or two addresses lead to one server that does not tell its run id.
     checkNew(written)
     return { servers: seen.length, written: true }
   } finally {
+    ending.abort()
     for (const server of newServers) server.close()
   }
 }
@@ -124,7 +126,11 @@ class NewServer {
 }
 
 /** What one server says, as soon as it answers. */
-async function seenBy(server: NewServer, index: number, until: number): Promise<FirstLook> {
+async function seenBy(
+  server: NewServer,
+  index: number,
+  { until, ending }: { readonly until: number; readonly ending: AbortSignal },
+): Promise<FirstLook> {
   for (let attempt = 1; ; attempt += 1) {
     try {
       const seen = await server.look({ write: false })
@@ -132,16 +138,29 @@ async function seenBy(server: NewServer, index: number, until: number): Promise<
     } catch (cause) {
       const pauseMs = backoffMs(PAUSES, attempt)
       if (isHoldfastError(cause, 'store-refused') || performance.now() + pauseMs > until) {
-        const code = isHoldfastError(cause, 'store-refused') ? 'store-refused' : 'store-unavailable'
-        const why = cause instanceof Error ? cause.message : 'No answer.'
-        throw new StoreError(code, `Redis server ${index + 1} of the list: ${why} Nothing was written.`, {
-          cause,
-        })
+        throw failure(cause, index, 'Nothing was written.')
       }
       server.close()
-      await paused(systemClock, pauseMs)
+      // Another server has refused, so nobody waits for this one any more.
+      if (ending.aborted) throw cause
+      await paused(systemClock, pauseMs, ending)
+      if (ending.aborted) throw cause
     }
   }
+}
+
+async function writtenBy(server: NewServer, index: number): Promise<FirstLook> {
+  try {
+    return await server.look({ write: true })
+  } catch (cause) {
+    throw failure(cause, index, 'Other servers may have their note already. Call it again.')
+  }
+}
+
+function failure(cause: unknown, index: number, rest: string): StoreError {
+  const code = isHoldfastError(cause, 'store-refused') ? 'store-refused' : 'store-unavailable'
+  const why = cause instanceof Error ? cause.message : 'No answer.'
+  return new StoreError(code, `Redis server ${index + 1} of the list: ${why} ${rest}`, { cause })
 }
 
 /** Two addresses of one server would give it two votes. */

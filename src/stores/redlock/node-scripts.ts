@@ -89,7 +89,7 @@ export class NodeScripts {
   }
 
   identity(): Promise<ServerIdentity> {
-    return identityOf((script, args) => this.#link.runText(script, args), {
+    return identityOf((script, args) => this.#link.run(script, args), {
       script: identityScript,
       key: this.#since,
       newName: randomBytes(9).toString('base64url'),

@@ -67,12 +67,6 @@ export class SharedLink implements RedisLink {
     })
   }
 
-  /** As {@link run}, but always by its text, so that the server has not run any script before: a `NOSCRIPT` counts as one. */
-  runText(script: Script, args: string[]): Promise<unknown> {
-    args[0] = script.text
-    return this.send('EVAL', args)
-  }
-
   /** Ends the connection. The next command opens another one. */
   replace(): void {
     const connection = this.#connection

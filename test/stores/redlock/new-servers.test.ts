@@ -3,9 +3,7 @@ import { describe, expect, test, vi } from 'vitest'
 import { connect, createLocks } from '../../../src/index.ts'
 import Redlock, { type Client } from '../../../src/redlock-compat/index.ts'
 import { errorOf } from '../../engine/scene.ts'
-import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
-import { ticket } from '../tickets.ts'
 import { startMasters } from './masters.ts'
 
 const NEW = {
@@ -72,50 +70,4 @@ describe('on servers that are new', () => {
       cause: NEW,
     })
   })
-})
-
-describe('a server that has run no script since its start', () => {
-  /** Three servers that have run for longer than `maxTtl`, to the second. */
-  async function startIdle() {
-    const masters = await startMasters(3, { young: true })
-    for (const server of masters.servers) await until('it has run for a while', () => isOlder(server))
-    return masters
-  }
-
-  async function isOlder(server: RedisServer): Promise<boolean> {
-    const info = String(await server.command('INFO', 'server'))
-    return Number(/uptime_in_seconds:(\d+)/.exec(info)?.[1]) >= 3
-  }
-
-  test('has forgotten nothing, and its vote counts at once', async () => {
-    await using masters = await startIdle()
-    const store = masters.store({ maxTtl: '1s' })
-    expect(await store.acquire(ticket({ ttlMs: 500 }))).toMatchObject({ tag: 'held' })
-    await store.close()
-  })
-
-  test.each([
-    ['a script has run', ['EVAL', 'return 1', '0']],
-    ['somebody has emptied it after a script', ['EVAL', 'return 1', '0'], ['FLUSHALL']],
-    ['its counters were reset', ['CONFIG', 'RESETSTAT']],
-    ['it was a replica', ['REPLICAOF', '127.0.0.1', '1'], ['REPLICAOF', 'NO', 'ONE']],
-  ] as const)('but not if %s', async (_, ...commands) => {
-    await using masters = await startIdle()
-    for (const server of masters.servers) for (const command of commands) await server.command(...command)
-    const store = masters.store({ maxTtl: '1s' })
-    await expect(store.acquire(ticket({ ttlMs: 500 }))).rejects.toMatchObject(NEW)
-    await store.close()
-  })
-})
-
-test('the time of a restart is not taken for earlier than it was', async () => {
-  await using server = await startRedis({ args: ['--save', '3600 1'] })
-  await server.command('SET', 'holdfast:since', 'abc 0123456789abcdef 0000000000001')
-  await server.command('SAVE')
-  const restartedAt = Date.now()
-  await server.restart()
-  const locks = await connect(`redlock:${server.url}?maxTtl=24h`)
-  await locks.close()
-  const note = String(await server.command('GET', 'holdfast:since'))
-  expect(Number(note.split(' ')[2])).toBeGreaterThanOrEqual(restartedAt)
 })

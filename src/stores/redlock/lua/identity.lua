@@ -4,9 +4,8 @@
 -- ARGV    1 a name for the memory, if it begins now · 2 `d` if a restart of the server forgets nothing
 -- Result  <name of the memory> <run id, or -> <age of the memory, in ms> · or `replica`
 --
--- Without a note the memory begins now. If the server has run no script since its start, it has given no vote since then: so it
--- begins with the start. After a restart that may have lost something it begins with the restart. Otherwise it is as old as the note
--- says.
+-- Without a note the memory begins now. After a restart that may have lost something it begins with the restart. Otherwise it is
+-- as old as the note says.
 --@ start
 -- A user without INFO does not notice a restart that lost a part of the memory. A loss of everything is always noticed.
 local function fact(section, pattern)
@@ -14,30 +13,16 @@ local function fact(section, pattern)
   return type(text) == 'string' and string.match(text, pattern) or nil
 end
 
--- When the server was started, or a little later. The server counts in whole seconds, and may count one too many.
-local function startedAt()
-  return now - math.max(0, (tonumber(fact('server', 'uptime_in_seconds:(%d+)')) or 0) - 1) * 1000
-end
-
--- Whether no script has run since the start: votes are given by scripts only. A server that was a replica before has the votes of
--- its master instead. The counters may have been reset.
-local function isUnused()
-  local counters = redis.pcall('INFO', 'commandstats')
-  if type(counters) ~= 'string' or not fact('replication', 'master_replid2:(0+)\r') then return false end
-  for _, command in ipairs({ 'eval', 'evalsha', 'fcall', 'config', 'config|resetstat' }) do
-    if string.find(counters, 'cmdstat_' .. command .. ':', 1, true) then return false end
-  end
-  return true
-end
-
 if fact('replication', 'role:(%a+)') == 'slave' then return 'replica' end
 local run = fact('server', 'run_id:(%x+)') or '-'
 local name, last, since = string.match(redis.call('GET', KEYS[1]) or '', '^(%S+) (%S+) (%d+)$')
 since = tonumber(since)
 if not name then
-  name, since = ARGV[1], isUnused() and startedAt() or now
+  name, since = ARGV[1], now
 elseif run ~= '-' and last ~= '-' and last ~= run and ARGV[2] ~= 'd' then
-  since = math.max(since, startedAt())
+  -- The server counts in whole seconds, and may count one too many.
+  local uptime = math.max(0, tonumber(fact('server', 'uptime_in_seconds:(%d+)') or 0) - 1)
+  since = math.max(since, now - uptime * 1000)
 end
 -- If the clock was set back, the memory begins now: later than the truth, and so never too early.
 since = math.min(since, now)

@@ -14,7 +14,10 @@ if fact('replication', 'role:(%a+)') == 'slave' then return 'replica' end
 local run = fact('server', 'run_id:(%x+)') or '-'
 local note = redis.call('GET', KEYS[1])
 if note then
-  local since = tonumber(string.match(note, ' (%d+)$')) or now
+  local last, since = string.match(note, ' (%S+) (%d+)$')
+  since = tonumber(since) or now
+  -- An earlier call has written this note, the server has not restarted, and no lock was granted: it is as new as it was.
+  if since == 1 and last == run and redis.call('EXISTS', KEYS[2]) == 0 then return 'n ' .. run .. ' ' .. string.format('%.0f', now) end
   return 'k ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
 end
 if redis.call('EXISTS', KEYS[2]) == 1 then return 'f ' .. run .. ' 0' end
