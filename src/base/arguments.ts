@@ -76,3 +76,9 @@ export function parseSignal(signal: unknown): AbortSignal | undefined {
   if (signal === undefined || signal instanceof AbortSignal) return signal
   throw expected('signal', 'an AbortSignal', signal)
 }
+
+/** The options that are given. An option that is `undefined` was left out, and must not hide the one of a URL. */
+export function given<Options extends object>(options: Options): Partial<Options> {
+  const entries = Object.entries(options).filter(([, value]) => value !== undefined)
+  return Object.fromEntries(entries) as Partial<Options>
+}

@@ -1,29 +1,24 @@
 import { fieldOf } from './thrown.ts'
 
 /**
- * Why a server could not be reached, by the error of a socket, of the resolver or of TLS. `isLasting`: another try cannot help
- * until a person has changed something.
+ * A sentence that says why a server could not be reached, by the error of a socket, of the resolver or of TLS. Undefined if the error says no more than that there is no connection. A host name is in no
+ * sentence: see {@link addressIn}.
  */
-export interface Unreached {
-  readonly sentence: string
-  readonly isLasting: boolean
-}
-
-/** Undefined if the error says no more than that there is no connection. A host name is in no sentence: see {@link addressIn}. */
-export function unreachedBecause(error: unknown): Unreached | undefined {
+export function unreachedBecause(error: unknown): string | undefined {
   for (const one of withCauses(error)) {
     const code = fieldOf(one, 'code')
     if (typeof code !== 'string') continue
-    const passing = PASSING[code]
-    if (passing !== undefined)
-      return { sentence: sentenceOf(passing, code, addressIn(one)), isLasting: false }
-    const lasting = LASTING[code]
-    if (lasting !== undefined) return { sentence: sentenceOf(lasting, code), isLasting: true }
+    const what = REASONS[code]
+    if (what !== undefined) return sentenceOf(what, code, addressIn(one))
   }
   return undefined
 }
 
-const PASSING: Readonly<Record<string, string>> = {
+const WITHOUT_TLS = 'The server does not speak TLS at that port'
+const UNTRUSTED =
+  'The certificate of the server was not signed by an authority that this process trusts; see NODE_EXTRA_CA_CERTS'
+
+const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'Nothing listens at {address}',
   ENOTFOUND: 'Its host name has no address',
   EAI_AGAIN: 'No name server answered for its host name',
@@ -35,13 +30,6 @@ const PASSING: Readonly<Record<string, string>> = {
   EPIPE: 'The connection was closed there: perhaps only one of the two sides speaks TLS',
   EPROTO: 'TLS failed: perhaps the server does not speak it at that port',
   ENOENT: 'The file of its socket does not exist',
-}
-
-const WITHOUT_TLS = 'The server does not speak TLS at that port'
-const UNTRUSTED =
-  'The certificate of the server was not signed by an authority that this process trusts; see NODE_EXTRA_CA_CERTS'
-
-const LASTING: Readonly<Record<string, string>> = {
   ERR_SSL_WRONG_VERSION_NUMBER: WITHOUT_TLS,
   ERR_SSL_PACKET_LENGTH_TOO_LONG: WITHOUT_TLS,
   DEPTH_ZERO_SELF_SIGNED_CERT: UNTRUSTED,

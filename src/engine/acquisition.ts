@@ -334,7 +334,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
     const { maxWaiting = Number.POSITIVE_INFINITY } = this.#request
-    if (place === 'new' && ahead !== undefined && ahead >= maxWaiting)
+    if (place === 'new' && !this.#queued && ahead !== undefined && ahead >= maxWaiting)
       return this.giveUp(fullOf(this.ticket, ahead, maxWaiting))
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
     this.#overtaken = (this.#openRenewals > 0 || state.granted !== undefined) && this.#overtaken

@@ -69,7 +69,7 @@ function causeOf(error: unknown, state: string | undefined): Error {
 
 function unreached(error: unknown): string {
   const why = unreachedBecause(error)
-  return why === undefined ? NO_ANSWER : `PostgreSQL could not be reached. ${why.sentence}`
+  return why === undefined ? NO_ANSWER : `PostgreSQL could not be reached. ${why}`
 }
 
 const NO_ANSWER =

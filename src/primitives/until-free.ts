@@ -54,7 +54,7 @@ async function lookUntilFree(
   for (let looks = 1; ; looks += 1) {
     const beganAt = clock.monotonicMs()
     const silentUntil = (silentSince ?? beganAt) + storeTimeoutMs
-    const leastMs = waitMs === 0 ? storeTimeoutMs : Math.min(SHORTEST_LOOK_MS, silentUntil - beganAt)
+    const leastMs = waitMs === 0 ? storeTimeoutMs : Math.min(SHORTEST_LOOK_MS, storeTimeoutMs)
     const mostMs = Math.min(engine.attemptMs(looks), waitUntil - beganAt, silentUntil - beganAt)
     const limitMs = Math.max(leastMs, mostMs)
     const seen = await unlessAborted(ending, look(engine, key, limitMs))

@@ -257,6 +257,7 @@ export class Job implements ScheduledJob {
     const hold = {
       ...wait,
       maxWaiting: Number.POSITIVE_INFINITY,
+      storeTimeout: LONGEST_MS,
       ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
       maxHold: Math.min((maxRunMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
       renew: true,

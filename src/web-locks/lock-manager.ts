@@ -1,6 +1,6 @@
 import { checkOptions, expected, LONGEST_KEY } from '../base/arguments.ts'
 import { paused, systemClock } from '../base/clock.ts'
-import { parseDuration, TTL_RANGE } from '../base/duration.ts'
+import { LONGEST_MS, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { UNLIMITED } from '../contract/index.ts'
 import { isHoldfastError, type Lease, type Locks, type Owner, type WaitOptions } from '../index.ts'
 import {
@@ -146,6 +146,7 @@ class StoreLockManager implements LockManager {
       ...this.#terms,
       wait: Number.POSITIVE_INFINITY,
       maxWaiting: Number.POSITIVE_INFINITY,
+      storeTimeout: LONGEST_MS,
       signal,
     }
     for (;;) {

@@ -1,3 +1,4 @@
+import { LONGEST_MS } from '../base/duration.ts'
 import type { HoldOptions, Locks } from '../index.ts'
 import type { WorkerLease, WorkerLock } from './lock.ts'
 
@@ -24,6 +25,7 @@ export class KeyLock implements WorkerLock {
       signal,
       wait: Number.POSITIVE_INFINITY,
       maxWaiting: Number.POSITIVE_INFINITY,
+      storeTimeout: LONGEST_MS,
     }
     return this.#ask(signal, () => this.#locks.acquire(this.#key, options))
   }

@@ -91,9 +91,9 @@ describe('the message of connect() says why', () => {
     talker.close()
   })
 
-  test('nobody vouches for the certificate, which no second try changes', async () => {
+  test('nobody vouches for the certificate', async () => {
     expect(await errorOf(connect(`rediss://localhost:${securePort}`))).toMatchObject({
-      code: 'store-refused',
+      code: 'store-unavailable',
       message: expect.stringMatching(
         /^The Redis server could not be reached\. The certificate of the server was not/,
       ),
@@ -118,9 +118,9 @@ test.each([
 test('the reason is found in what an error collects or was caused by, and nowhere else', () => {
   const refused = Object.assign(new Error('connect'), { code: 'ECONNREFUSED', address: '::1', port: 5432 })
   const sentence = 'Nothing listens at [::1]:5432 (ECONNREFUSED).'
-  expect(unreachedBecause(new AggregateError([refused]))).toEqual({ sentence, isLasting: false })
-  expect(unreachedBecause(new Error('outer', { cause: refused }))).toEqual({ sentence, isLasting: false })
-  expect(unreachedBecause({ ...refused, address: 'se/cret' })?.sentence).toBe(
+  expect(unreachedBecause(new AggregateError([refused]))).toBe(sentence)
+  expect(unreachedBecause(new Error('outer', { cause: refused }))).toBe(sentence)
+  expect(unreachedBecause({ ...refused, address: 'se/cret' })).toBe(
     'Nothing listens at its address (ECONNREFUSED).',
   )
   const circular: { cause?: unknown } = {}

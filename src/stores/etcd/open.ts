@@ -1,4 +1,4 @@
-import { checkOptions } from '../../base/arguments.ts'
+import { checkOptions, given } from '../../base/arguments.ts'
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
@@ -47,7 +47,7 @@ export async function openEtcd(
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
   checkOptions(options, ['tls', 'prefix'])
-  const store = etcdStore({ ...parseUrl(url), ...options })
+  const store = etcdStore({ ...parseUrl(url), ...given(options) })
   await loadDial()
   // Needs the rights that every request needs, finds no ticket, and changes nothing.
   return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))

@@ -1,3 +1,4 @@
+import { given } from '../../base/arguments.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import {
@@ -62,7 +63,7 @@ export function redisStore(
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const ofUrl = urlOptionsIn(new URL(url).searchParams)
-  return answering(redisStore(await newClient(url), { ...ofUrl, ...options }))
+  return answering(redisStore(await newClient(url), { ...ofUrl, ...given(options) }))
 }
 
 function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {

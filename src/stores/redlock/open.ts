@@ -1,3 +1,4 @@
+import { given } from '../../base/arguments.ts'
 import { opened } from '../../base/opened.ts'
 import type { Store } from '../../contract/store.ts'
 import type { IoredisClient } from '../redis/server/ioredis.ts'
@@ -49,7 +50,7 @@ export function redlockStore(
 export async function openRedlock(url: string, options: RedlockStoreOptions = {}): Promise<Store> {
   const { servers, options: ofUrl } = parseRedlockUrl(url)
   const clients = await Promise.all(servers.map((one) => newClient(one)))
-  return opened(newRedlockStore(clients, { ...ofUrl, ...options }), (store) => store.meet())
+  return opened(newRedlockStore(clients, { ...ofUrl, ...given(options) }), (store) => store.meet())
 }
 
 function newRedlockStore(

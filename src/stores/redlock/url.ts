@@ -28,6 +28,13 @@ export function parseRedlockUrl(url: unknown): RedlockUrl {
     searchParams.delete(name)
     return value === null ? [] : [[name, value] as const]
   })
+  for (const [index, { searchParams: left }] of servers.entries()) {
+    const name = [...OPTIONS, 'replicas', 'fences'].find((one) => left.has(one))
+    if (name === undefined) continue
+    throw new InvalidArgumentError(
+      `${EXPECTED}?maxTtl=5m&prefix=app:, got \`${name}\` behind server ${index + 1}. Only maxTtl and prefix may stand there, behind the last server.`,
+    )
+  }
   return { servers: servers.map(({ href }) => href), options: Object.fromEntries(options) }
 }
 

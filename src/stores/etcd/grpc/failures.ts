@@ -91,7 +91,7 @@ function reasonOf(error: unknown): string {
     return 'The host name of a member has no address. Check `endpoints`.'
   }
   const why = unreachedBecause(cause)
-  if (why !== undefined) return `Of one of them: ${why.sentence}`
+  if (why !== undefined) return `Of one of them: ${why}`
   return 'Check that they run, their addresses, whether they speak TLS, and the network in between.'
 }
 

@@ -1,3 +1,4 @@
+import { given } from '../../../base/arguments.ts'
 import { isDecodable } from '../../../base/text.ts'
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
@@ -19,7 +20,7 @@ import { URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url
  */
 export async function openRedisCluster(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   const { serverUrl, seeds, options: ofUrl } = parseClusterUrl(url)
-  const settings = settingsOf({ ...ofUrl, ...options })
+  const settings = settingsOf({ ...ofUrl, ...given(options) })
   // Never connected itself, and so not to the first of the servers either.
   const client = await newClient(serverUrl)
   const link = { keyPrefix: '', seeds, linkTo: linksOf(client) }

@@ -1,3 +1,4 @@
+import { given } from '../../../base/arguments.ts'
 import { isDecodable } from '../../../base/text.ts'
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
@@ -19,7 +20,7 @@ import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 export async function openRedisSentinel(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   const { serverUrl, sentinel, options: ofUrl } = parseSentinelUrl(url)
   const client = await newClient(serverUrl)
-  return answering(redisStore(client, { ...ofUrl, ...options, sentinel }))
+  return answering(redisStore(client, { ...ofUrl, ...given(options), sentinel }))
 }
 
 export interface SentinelUrl {

@@ -35,8 +35,8 @@ export function storeErrorOf(error: unknown, key: string | undefined, readOnlyFo
 function unreachedError(cause: unknown, key: string | undefined): StoreError {
   const why = unreachedBecause(cause)
   if (why === undefined) return new StoreError('store-unavailable', `${UNREACHED} ${CHECK}`, { key, cause })
-  const code = why.isLasting ? 'store-refused' : 'store-unavailable'
-  return new StoreError(code, `${UNREACHED} ${why.sentence}`, { key, cause })
+  // Also a bad certificate: it may be replaced, and a waiter keeps its place until then.
+  return new StoreError('store-unavailable', `${UNREACHED} ${why}`, { key, cause })
 }
 
 /** The key is there, and not as this version keeps it: `layout` is the number it begins with, if it begins with one. */
