@@ -330,11 +330,13 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   #wait(place: 'new' | 'same', ahead: number | undefined, answer: QueuedAnswer, when: Exchange): void {
     assert(this.#state.tag !== 'over', 'a wait that is over goes on')
     const state = newWaiting(ahead, sampleOf(answer, when.askedAt))
+    // An answer to an earlier request may come late, after the ticket was let into the queue.
+    const isEntering = this.#state.tag === 'asking'
     // A message that came before this answer is looked at with what this answer tells.
     if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
     const { maxWaiting = Number.POSITIVE_INFINITY } = this.#request
-    if (place === 'new' && !this.#queued && ahead !== undefined && ahead >= maxWaiting)
+    if (isEntering && ahead !== undefined && ahead >= maxWaiting)
       return this.giveUp(fullOf(this.ticket, ahead, maxWaiting))
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
     this.#overtaken = (this.#openRenewals > 0 || state.granted !== undefined) && this.#overtaken

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
-import { connect, diagnose } from '../../src/index.ts'
+import { connect, createLocks, diagnose } from '../../src/index.ts'
+import { openRedis } from '../../src/stores/redis/index.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { startCluster } from '../servers/redis-cluster.ts'
 import { startSentinels } from '../servers/redis-sentinel.ts'
@@ -38,6 +39,14 @@ test.each(Object.entries(places))('on %s a URL names the prefix', async (store, 
   const checks = findings.filter(({ verdict }) => verdict === 'problem').map(({ check }) => check)
   // No replica could take the place of this master.
   expect(checks.filter((check) => check !== 'role')).toEqual([])
+})
+
+test('an option that is undefined does not hide the prefix of the URL', async () => {
+  await using server = await startRedis()
+  const store = await openRedis(`${server.url}?prefix=app:`, { prefix: undefined })
+  await using locks = createLocks(store)
+  await locks.acquire('k')
+  expect(await server.command('KEYS', '*')).toEqual(expect.arrayContaining(['app:fence']))
 })
 
 test('the doctor looks at the last fence with that prefix', async () => {

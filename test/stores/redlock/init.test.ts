@@ -5,6 +5,7 @@ import { connect } from '../../../src/index.ts'
 import { initRedlock } from '../../../src/stores/redlock/index.ts'
 import { freePort } from '../../servers/free-port.ts'
 import { startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
 import { startMasters } from './masters.ts'
 
 const urlOf = (urls: readonly string[], query = '') => `redlock:${urls.join(',')}${query}`
@@ -86,6 +87,37 @@ test('servers that a process has just used are refused, and the message says how
   })
 })
 
+test('may be called again after a call that has reached one server only', async () => {
+  await using masters = await startMasters(3, { young: true })
+  const [first] = masters.servers
+  expect(await initRedlock(urlOf(masters.urls))).toMatchObject({ written: true })
+  for (const server of masters.servers) if (server !== first) await server.command('FLUSHALL')
+  expect(await initRedlock(urlOf(masters.urls))).toEqual({ servers: 3, written: true })
+  await using locks = await connect(urlOf(masters.urls, '?maxTtl=1h'))
+  expect((await locks.acquire('k', { wait: '5s' })).fence).toBeGreaterThan(0n)
+})
+
+test('a server that has restarted since is not taken for new', async () => {
+  await using masters = await startMasters(3, { young: true })
+  const [first, ...others] = masters.servers
+  await initRedlock(urlOf(masters.urls))
+  for (const server of others) await server.command('FLUSHALL')
+  await first?.command('SAVE')
+  await first?.restart()
+  await expect(initRedlock(urlOf(masters.urls))).rejects.toThrow('number 1 of the list')
+})
+
+test('ends its requests to the other servers when one refuses', async () => {
+  await using masters = await startMasters(1, { young: true })
+  await using replica = await startRedis({ replicaOf: masters.servers[0] as never })
+  const away = `redis://127.0.0.1:${await freePort()}`
+  const before = process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length
+  await expect(initRedlock(urlOf([replica.url, away]), { wait: '1h' })).rejects.toThrow('server 1')
+  await until('no timer is left', () => {
+    return process.getActiveResourcesInfo().filter((name) => name === 'Timeout').length <= before
+  })
+})
+
 test('changes nothing while most votes count, also if one server has come back empty', async () => {
   await using masters = await startMasters(3)
   const [first] = masters.servers
@@ -109,6 +141,9 @@ test('refuses what is no url, no client and no option', async () => {
   await expect(initRedlock([])).rejects.toThrow(/array of 1 to 31 clients/)
   await expect(initRedlock('redlock:redis://a', { fences: true } as never)).rejects.toThrow(
     /`wait`, got `fences`/,
+  )
+  await expect(initRedlock('redlock:redis://a?prefix=app:,redis://b,redis://c')).rejects.toThrow(
+    /got `prefix` behind server 1\. Only maxTtl and prefix may stand there, behind the last server/,
   )
   await expect(initRedlock('redlock:redis://a?maxTtl=long')).rejects.toThrow(/`maxTtl` to be a duration/)
 })
