@@ -7,11 +7,13 @@ import type { Store } from './contract/store.ts'
 import { isHoldfastError } from './errors.ts'
 import { driverOf } from './stores/drivers.ts'
 
+/** What {@link diagnose} found out about a store. */
 export interface Diagnosis {
   /** The scheme of the URL: `redis`, `postgres`, … */
   readonly store: string
   /** The worst of the findings. */
   readonly verdict: Finding['verdict']
+  /** What was checked, and what came of each check. */
   readonly findings: readonly Finding[]
 }
 

@@ -24,16 +24,21 @@ export type HoldfastErrorCode =
   | 'queue-full'
   | 'task-failed'
 
+/** What every error of Holdfast may be made with. */
 export interface HoldfastErrorOptions {
   /** What the error is about: the key of a lock, the group of a task, the resource of a guard, or the id of a job. */
   readonly key?: string | undefined
+  /** The error that led to this one, such as that of the store's client. */
   readonly cause?: unknown
 }
 
 /** The base of every error of this library. */
 export class HoldfastError extends Error {
+  /** The name of the class, which logs and `error.toString()` show. */
   override readonly name: string = 'HoldfastError'
+  /** Says what happened, and never changes its meaning. Branch on `code` and not on the message. */
   readonly code: HoldfastErrorCode
+  /** What the error is about: the key of a lock, the group of a task, the resource of a guard, or the id of a job. */
   readonly key: string | undefined
 
   constructor(code: HoldfastErrorCode, message: string, options: HoldfastErrorOptions = {}) {
@@ -102,6 +107,7 @@ export const LONGEST_REASON = 500
 /** The lease is over, and others may hold the key. Stop writing. */
 export class LeaseLostError extends HoldfastError {
   override readonly name = 'LeaseLostError'
+  /** Why the lease is over. */
   readonly reason: LossReason
   /** The reason that the caller of `evict` gave, at most 500 characters. `undefined` unless `reason` is `evicted`. */
   readonly evictedBecause: string | undefined
@@ -218,18 +224,31 @@ export class ClosedError extends HoldfastError {
 
 /** The class of each code. `StoreError` is the only class with two codes. */
 export interface HoldfastErrorClasses {
+  /** The key was not free within `wait`. */
   readonly 'acquire-timeout': AcquireTimeoutError
+  /** A limit or a task queue did not start the work within `wait`. */
   readonly 'start-timeout': StartTimeoutError
+  /** The lease is over, and others may hold the key. */
   readonly 'lease-lost': LeaseLostError
+  /** The store did not answer. The request may or may not have had an effect. */
   readonly 'store-unavailable': StoreError
+  /** The store answered with a definite no. */
   readonly 'store-refused': StoreError
+  /** The wait would never end. */
   readonly deadlock: DeadlockError
+  /** A resource has seen a higher fence. */
   readonly 'stale-fence': StaleFenceError
+  /** Somebody else changed the row first. */
   readonly conflict: ConflictError
+  /** A leader was asked to step down. */
   readonly 'step-down': StepDownError
+  /** An argument is not what the call takes. */
   readonly 'invalid-argument': InvalidArgumentError
+  /** The object takes no new work. */
   readonly closed: ClosedError
+  /** The task queue takes no further task. */
   readonly 'queue-full': QueueFullError
+  /** Work exceeded its time, or ended without a result. */
   readonly 'task-failed': TaskFailedError
 }
 

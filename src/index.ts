@@ -1,3 +1,8 @@
+/**
+ * Locks, leases and leaders over any store. See [Getting started](../docs/getting-started.md), [Kinds of locks](../docs/locks.md), [Errors](../docs/errors.md).
+ *
+ * @module
+ */
 import type { Duration } from './base/duration.ts'
 import type { Election as ElectionClass } from './primitives/election.ts'
 import type { Locks as LocksClass } from './primitives/locks.ts'
@@ -52,13 +57,29 @@ export type { LeaseSet } from './primitives/together.ts'
 export type { UntilFreeOptions } from './primitives/until-free.ts'
 export type { Duration }
 
-/** What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it. */
+/**
+ * What `createLocks` and `connect` return. Its public members only, so that a test double can stand in for it.
+ *
+ * @interface
+ */
 export type Locks = Pick<LocksClass, keyof LocksClass>
-/** What `locks.election(key)` returns. */
+/**
+ * What `locks.election(key)` returns.
+ *
+ * @interface
+ */
 export type Election = Pick<ElectionClass, keyof ElectionClass>
-/** What `locks.readWrite(key)` returns. */
+/**
+ * What `locks.readWrite(key)` returns.
+ *
+ * @interface
+ */
 export type ReadWriteLock = Pick<ReadWriteLockClass, keyof ReadWriteLockClass>
-/** What `locks.semaphore(key, permits)` returns. */
+/**
+ * What `locks.semaphore(key, permits)` returns.
+ *
+ * @interface
+ */
 export type Semaphore = Pick<SemaphoreClass, keyof SemaphoreClass>
 
 /** How a schedule, a task queue or a worker of jobs is stopped. */

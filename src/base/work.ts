@@ -1,6 +1,8 @@
 /**
  * The end of a call that runs `work`: the work alone, or options and the work. The work always comes last, so that a long
  * function does not hide the options behind it.
+ *
+ * @inline
  */
 export type WorkArguments<Options, Work> =
   | readonly [work: Work]

@@ -10,6 +10,7 @@ export interface Clock {
   startTimer(delayMs: number, fire: () => void): Timer
 }
 
+/** A call that a {@link Clock} is going to make. */
 export interface Timer {
   /** Prevents the call, if it has not happened yet. Safe to call twice. */
   stop(): void

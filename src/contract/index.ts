@@ -1,8 +1,14 @@
+/**
+ * What a store of your own implements. See [Testing](../../docs/testing.md).
+ *
+ * @module
+ */
 export type {
   AcquireAnswer,
   Answer,
   EvictRequest,
   Gone,
+  Granted,
   HolderView,
   InspectRequest,
   ReleaseAnswer,

@@ -89,6 +89,7 @@ export type Answer<T> = T | Promise<T>
 
 /** One attempt to hold one key. All durations are measured by the store's clock. */
 export interface Ticket {
+  /** The key to hold. */
   readonly key: string
   /** Random, made by the client before its first request. Unique for ever. */
   readonly id: string
@@ -119,6 +120,7 @@ export const UNLIMITED: number = Number.MAX_SAFE_INTEGER
 /** How long a cancelled or evicted id is remembered, so that a late request of it has no effect. */
 export const TOMBSTONE_MS = 60_000
 
+/** What the store says to a request for a key. */
 export type AcquireAnswer =
   /** It holds, for `ttlMs` from the moment the store acted. */
   | { readonly tag: 'held'; readonly fence: bigint }
@@ -138,23 +140,31 @@ export type AcquireAnswer =
   /** Cancelled or evicted before. `reason` is the one given to `evict`. */
   | Gone
 
+/** What the store says of one ticket that was to be renewed. */
 export type RenewAnswer =
   | { readonly tag: 'held'; readonly fence: bigint }
   | { readonly tag: 'queued'; readonly askAgainMs: number; readonly storeMs?: number }
   /** Certainly not held and not queued (any more). `evicted` only when somebody removed it on purpose. */
   | Gone
 
+/** The store knows no such ticket: it neither holds nor waits. */
 export interface Gone {
+  /** Tells this answer from the others. */
   readonly tag: 'gone'
+  /** Whether somebody removed the ticket on purpose. `false`: it expired, was released, or never came. */
   readonly evicted: boolean
+  /** The reason that was given to `evict`. */
   readonly reason?: string
 }
 
 /** Neither held nor queued, and not evicted. */
 export const GONE: Gone = { tag: 'gone', evicted: false }
 
+/** Which ticket to forget. */
 export interface ReleaseRequest {
+  /** The key of the ticket. */
   readonly key: string
+  /** The id of the ticket. */
   readonly id: string
   /**
    * Leaves a tombstone, because an acquire request of this id may still be on its way. Not needed if every request of the
@@ -163,11 +173,13 @@ export interface ReleaseRequest {
   readonly cancel: boolean
 }
 
+/** What became of a release. */
 export interface ReleaseAnswer {
   /** What the ticket was until now. `unknown` covers: never arrived, expired, evicted, released before. */
   readonly was: 'held' | 'queued' | 'unknown'
 }
 
+/** A message of the store to a process that listens. */
 export type Wake =
   /** Asking again is worth it for this ticket: it was offered the key, or evicted. */
   | { readonly tag: 'ticket'; readonly id: string }
@@ -193,13 +205,19 @@ export type Wake =
  * its data, the first renewal tells, as it tells every holder.
  */
 export interface Granted {
+  /** Tells this message from the others. */
   readonly tag: 'granted'
+  /** The ticket that holds now. */
   readonly id: string
+  /** Its fencing token. */
   readonly fence: bigint
+  /** When the store granted the key, by the store's clock, in milliseconds. */
   readonly storeMs: number
 }
 
+/** Which page of rooms to list. */
 export interface InspectRequest {
+  /** What the keys of the rooms begin with. Empty: all rooms. */
   readonly prefix: string
   /**
    * Asks only for the room whose key is the prefix itself. The answer has this room, or none. It costs the same however many
@@ -212,14 +230,19 @@ export interface InspectRequest {
   readonly count: number
 }
 
+/** One page of rooms. */
 export interface RoomPage {
+  /** In the store's own order of keys. */
   readonly rooms: readonly RoomView[]
   /** Where the next page starts; `undefined` when this is the last. */
   readonly next: string | undefined
 }
 
+/** The holders and waiters of one key. */
 export interface RoomView {
+  /** The key. */
   readonly key: string
+  /** All who hold the key now. */
   readonly holders: readonly HolderView[]
   /** In order of arrival. */
   readonly queue: readonly WaiterView[]
@@ -227,13 +250,21 @@ export interface RoomView {
   readonly closedMs: number
 }
 
+/** A ticket that holds a key. */
 export interface HolderView {
+  /** The ticket's id, as `evict` takes it. */
   readonly id: string
+  /** How much of the key the ticket takes. */
   readonly units: number
+  /** The largest sum of units that the ticket tolerates. */
   readonly limit: number
+  /** Its fencing token. */
   readonly fence: bigint
+  /** The process, as JSON. For people. */
   readonly owner: string
+  /** How long the ticket has held the key. */
   readonly heldMs: number
+  /** When the ticket expires, if it is not renewed. */
   readonly remainingMs: number
   /**
    * `offered`: admitted, but not confirmed yet. `leaving`: released before its minimum hold was over. Nobody has the lease any
@@ -242,16 +273,26 @@ export interface HolderView {
   readonly state: 'held' | 'offered' | 'leaving'
 }
 
+/** A ticket that waits for a key. */
 export interface WaiterView {
+  /** The ticket's id, as `evict` takes it. */
   readonly id: string
+  /** How much of the key the ticket asks for. */
   readonly units: number
+  /** The largest sum of units that the ticket tolerates. */
   readonly limit: number
+  /** The process, as JSON. For people. */
   readonly owner: string
+  /** How long the ticket has waited. */
   readonly waitedMs: number
 }
 
+/** Whom to remove by force. */
 export interface EvictRequest {
+  /** The key that is held or waited for. */
   readonly key: string
+  /** The ticket to remove. `undefined`: every ticket of the key. */
   readonly id: string | undefined
+  /** What the removed tickets are told. */
   readonly reason: string
 }

@@ -1,2 +1,7 @@
+/**
+ * A page that shows who holds and who waits. See [Dashboard](../../docs/dashboard.md).
+ *
+ * @module
+ */
 export { createDashboard, type Dashboard } from './dashboard.ts'
 export type { DashboardOptions } from './options.ts'

@@ -3,6 +3,7 @@ import { checkOptions, expected, parseFlag, parseFunction } from '../base/argume
 import { InvalidArgumentError } from '../errors.ts'
 import type { Jobs } from '../jobs/index.ts'
 
+/** Who may look, what they see, and what they may do. */
 export interface DashboardOptions {
   /**
    * A secret of at least 16 characters that lets its bearer look. Give it once as `?token=…` or type it into the page, and

@@ -210,6 +210,7 @@ const NAMES: Readonly<Record<LockEventName, true>> = {
 }
 const names = Object.keys(NAMES) as readonly LockEventName[]
 
+/** The events of all locks of this process, whichever `createLocks` they belong to; {@link LockEvents} lists them. */
 export const lockEvents: ProcessEvents = {
   names,
   on(name, listener) {

@@ -9,14 +9,21 @@ export type LeaseState = 'held' | 'jeopardy' | 'lost' | 'released'
 
 /** How a lease continues elsewhere; see `locks.adopt`. `fence` is a decimal string. */
 export interface LeaseJson {
+  /** The key that is held. */
   readonly key: string
+  /** The id of the ticket, which the store knows. */
   readonly id: string
+  /** The fencing token, as decimal digits, because JSON has no bigint. */
   readonly fence: string
+  /** How much of the key the lease takes: 1, or the permits of a semaphore. */
   readonly units: number
+  /** The largest sum of units that the lease tolerates: 1 for a mutex. */
   readonly limit: number
+  /** How long the store keeps the key without a renewal. */
   readonly ttlMs: number
   /** If `minHoldMs` or `lockDelayMs` is missing, the locks that adopt the lease use their default. */
   readonly minHoldMs?: number | undefined
+  /** As `minHoldMs`. */
   readonly lockDelayMs?: number | undefined
 }
 
@@ -41,11 +48,13 @@ export interface LeaseJson {
  * ```
  */
 export interface Lease extends AsyncDisposable {
+  /** The key that is held. */
   readonly key: string
   /** The ticket's id: random, and unique for ever. */
   readonly id: string
   /** The fencing token: larger than that of every holder of this key before it. */
   readonly fence: bigint
+  /** Whether the key is held at this moment, by the clocks and not by a timer. */
   readonly state: LeaseState
   /** Milliseconds until the deadline, if no renewal succeeds; 0 when it is over. */
   readonly remainingMs: number
@@ -85,5 +94,6 @@ export interface Lease extends AsyncDisposable {
    * @throws {LeaseLostError} when it is lost or released.
    */
   detach(): LeaseJson
+  /** What `locks.adopt` takes, for `JSON.stringify`. Unlike {@link detach}, this process goes on renewing the lease. */
   toJSON(): LeaseJson
 }

@@ -29,7 +29,9 @@ export interface LockEvents {
   readonly queued: OfTicket<'queued'> & { readonly ahead: number }
   /** Not free, for a caller that does not wait. */
   readonly busy: OfTicket<'busy'>
+  /** A request got its key, and a lease begins. */
   readonly acquired: OfLease<'acquired'> & {
+    /** From the call until the store granted the key. */
     readonly waitedMs: number
     /** Whether the request waited in the queue. */
     readonly queued: boolean
@@ -54,7 +56,9 @@ export interface LockEvents {
   }
   /** This process continues a lease that another process began. */
   readonly adopted: OfLease<'adopted'>
+  /** The store confirmed a renewal. */
   readonly renewed: OfLease<'renewed'> & {
+    /** How long the lease lasts from now, if no further renewal succeeds. */
     readonly remainingMs: number
     /** How long the store took to answer. */
     readonly tookMs: number
@@ -68,6 +72,7 @@ export interface LockEvents {
     /** The error of the last renewal. `undefined` if none has failed and one is overdue. */
     readonly error: unknown
   }
+  /** The lease is over although its holder did not release it. Others may hold the key. */
   readonly lost: OfLease<'lost'> & {
     /** Never `released`, which has an event of its own. */
     readonly reason: Exclude<LossReason, 'released'>
@@ -113,12 +118,18 @@ export interface LockEvents {
   }
 }
 
+/** The name of an event, as `locks.on` takes it. */
 export type LockEventName = keyof LockEvents
 /** Why a request ended early. `full`: `maxWaiting` calls wait already. `store`: the store refused it, or did not answer. */
 export type Withdrawal = 'aborted' | 'evicted' | 'deadlock' | 'full' | 'closed' | 'store'
+/** A kind of request to a store. */
 export type StoreVerb = 'acquire' | 'renew' | 'release' | 'listen' | 'inspect' | 'evict'
 
-/** The fields of every event. */
+/**
+ * The fields of every event.
+ *
+ * @inline
+ */
 interface Told<Name extends string> {
   readonly event: Name
   /** The kind of store: `memory`, `redis`, … */
@@ -127,6 +138,7 @@ interface Told<Name extends string> {
   readonly at: number
 }
 
+/** @inline */
 type OfTicket<Name extends string> = Told<Name> & {
   readonly key: string
   /** The ticket's id: the same for all events of one request and of its lease. Unique for ever. */
@@ -138,4 +150,5 @@ type OfTicket<Name extends string> = Told<Name> & {
   readonly owner: Owner
 }
 
+/** @inline */
 type OfLease<Name extends string> = OfTicket<Name> & { readonly fence: bigint }

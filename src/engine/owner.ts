@@ -1,6 +1,8 @@
 /** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
 export interface Owner {
+  /** The name of the machine. */
   readonly host?: string
+  /** The process id on that machine. */
   readonly pid?: number
   /** The `label` of its locks. */
   readonly label?: string

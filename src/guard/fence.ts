@@ -10,7 +10,9 @@ export type Fence = bigint | string | FencedLease
  * as JSON.
  */
 export interface FencedLease {
+  /** The key that is held, and the default of `resource`. */
   readonly key: string
+  /** The fencing token, as bigint or as decimal digits. */
   readonly fence: bigint | string
 }
 

@@ -11,6 +11,7 @@ import { parseSchema } from '../postgres/identifiers.ts'
 import { inSchema } from '../postgres/migrations.ts'
 import { type Fence, parseFence, parseResource, staleFence } from './fence.ts'
 
+/** Which fence {@link guard} checks, and for which resource. */
 export interface GuardOptions {
   /** The lease under which this transaction writes, or its fence. */
   readonly fence: Fence

@@ -4,6 +4,7 @@ import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } fro
 import { type Fence, parseFence, staleFence } from './fence.ts'
 import { STALE_FENCE } from './guard.ts'
 
+/** Which row to update, and under which fence. */
 export interface GuardedUpdateOptions {
   /** `'account'`, or `'bank.account'` in another schema. Names are quoted, so case counts. */
   readonly table: string

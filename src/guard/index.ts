@@ -1,3 +1,8 @@
+/**
+ * The database refuses writes under an older fence. See [Guard](../../docs/guard.md).
+ *
+ * @module
+ */
 export type { Fence, FencedLease } from './fence.ts'
 export { type GuardOptions, guard } from './guard.ts'
 export { type GuardedUpdateOptions, guardedUpdate } from './guarded-update.ts'

@@ -4,6 +4,7 @@ import { migrate } from '../postgres/migrations.ts'
 import { DEFAULT_SCHEMA } from './guard.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
+/** Where `migrateGuard` makes its table. */
 export interface MigrateGuardOptions {
   /** The schema of the table; made if it does not exist. Default: `holdfast`. */
   readonly schema?: string | undefined

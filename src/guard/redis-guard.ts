@@ -17,6 +17,7 @@ export interface NodeRedisScripting {
   eval(script: string, options: { keys: string[]; arguments: string[] }): Promise<unknown>
 }
 
+/** What to write, and under which fence. Either `command` or `script` is given. */
 export interface RedisGuardOptions {
   /** The lease under which this is written, or its fence. */
   readonly fence: Fence
@@ -30,7 +31,9 @@ export interface RedisGuardOptions {
   readonly command?: string | undefined
   /** Instead of a command: a Lua script of your own. It gets its KEYS and ARGV as usual. */
   readonly script?: string | undefined
+  /** The keys that the command or script writes. At least one. */
   readonly keys: readonly string[]
+  /** What follows the keys. Default: nothing. */
   readonly args?: readonly (string | number)[] | undefined
 }
 

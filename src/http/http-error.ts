@@ -9,7 +9,9 @@ import {
 
 /** The fields that Express, Fastify, Koa and NestJS read from an error, as the `http-errors` package has them. */
 export interface HttpErrorFields {
+  /** The status of the answer, as Fastify and NestJS read it. */
   readonly statusCode: number
+  /** The same, as Express and Koa read it. */
   readonly status: number
   /** Whether the client may read the message, which names the key. */
   readonly expose: boolean

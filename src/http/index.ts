@@ -1,3 +1,8 @@
+/**
+ * Locks that last as long as a request of an HTTP server. See [Fastify, Express, NestJS](../../docs/frameworks.md).
+ *
+ * @module
+ */
 export { asHttpError, type HttpErrorFields, type StatusCodes } from './http-error.ts'
 export { openServerLocks, type ServerLocks, type ServerLocksOptions } from './open.ts'
 export {

@@ -12,8 +12,11 @@ export interface ServerLocksOptions extends LocksOptions, RequestLocksOptions {
   readonly store?: string | undefined
 }
 
+/** Locks for a server, and locks for its requests. */
 export interface ServerLocks extends AsyncDisposable {
+  /** The locks, for work outside of requests. */
   readonly locks: Locks
+  /** Locks that are held for the duration of a request. */
   readonly requests: RequestLocks
   /** For the end of a shutdown: closes `requests`, and then the locks, if this call has opened them. Locks that were given stay open. */
   close(): Promise<void>

@@ -6,6 +6,7 @@ import type { CallbackOptions, Lease, Locks } from '../index.ts'
 import { checkStatusCodes, type StatusCodes, withStatus } from './http-error.ts'
 import { isResponse, type OutgoingResponse, requestSignal } from './request-signal.ts'
 
+/** How errors of request locks become answers. */
 export interface RequestLocksOptions {
   /** Other statuses than the usual ones; see {@link asHttpError}. */
   readonly statusCodes?: StatusCodes | undefined

@@ -5,13 +5,17 @@ import { expected } from '../base/arguments.ts'
  * HTTP/2 have in common.
  */
 export interface OutgoingResponse {
+  /** Whether the whole answer was written. */
   readonly writableEnded: boolean
+  /** Whether the response was given up. */
   readonly destroyed?: boolean
   /** Null until it is this one's turn on its connection. */
   readonly socket?: object | null
+  /** The request, whose socket says whether the client has gone. */
   readonly req?: { readonly socket?: RequestSocket | null }
   /** The stream of HTTP/2. */
   readonly stream?: { readonly destroyed?: boolean }
+  /** Calls `listener` when the response is over or its connection is closed. */
   once(event: 'close', listener: () => void): unknown
 }
 

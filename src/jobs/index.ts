@@ -1,3 +1,8 @@
+/**
+ * Jobs in PostgreSQL. See [Jobs](../../docs/jobs.md).
+ *
+ * @module
+ */
 export { createJobs } from './create-jobs.ts'
 export {
   type ClaimedJob,

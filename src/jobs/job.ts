@@ -3,8 +3,11 @@ import type { SqlClient } from '../postgres/executor.ts'
 
 /** A job and one attempt at it. */
 export interface JobFacts<Payload = unknown> {
+  /** The id of the job, which `enqueue` has returned. */
   readonly id: string
+  /** The name under which the job was enqueued. */
   readonly name: string
+  /** What was enqueued with the job, read from JSON. */
   readonly payload: Payload
   /** The number of the claim, and its fence: 1 for the first. It rises with each claim, also after a dead job is retried. */
   readonly attempt: number
@@ -12,13 +15,17 @@ export interface JobFacts<Payload = unknown> {
   readonly failures: number
   /** The job is dead once this many attempts have failed. */
   readonly maxAttempts: number
+  /** Jobs with a larger priority are claimed first. */
   readonly priority: number
+  /** The unique key of the job. `null`: it has none. */
   readonly key: string | null
+  /** The group whose jobs run one at a time. `null`: it has none. */
   readonly group: string | null
   /** By the database's clock. */
   readonly enqueuedAt: Date
 }
 
+/** How to end an attempt. */
 export interface SettleOptions {
   /**
    * The caller's open transaction. The job and the writes of that transaction take effect together, and so exactly once.
@@ -28,6 +35,7 @@ export interface SettleOptions {
   readonly transaction?: SqlClient | undefined
 }
 
+/** How to end an attempt as failed. */
 export interface FailOptions extends SettleOptions {
   /** `false`: the job is dead at once, however many attempts are left. Default: true. */
   readonly retry?: boolean | undefined
@@ -121,6 +129,7 @@ export const JOB_STATES: readonly JobState[] = [
 
 /** A job as `inspect` and `find` show it. All times are from the database's clock. */
 export interface JobView extends JobFacts {
+  /** Where the job stands. */
   readonly state: JobState
   /** The name of the worker that runs it, or ran it last. */
   readonly worker: string | null
@@ -130,14 +139,19 @@ export interface JobView extends JobFacts {
   readonly startedAt: Date | null
   /** When a delayed job may start, or when the lease of a running job ends. */
   readonly dueAt: Date | null
+  /** When the job was completed, cancelled or superseded, or became dead. `null`: it is not over. */
   readonly finishedAt: Date | null
   /** How long ago it was enqueued, in milliseconds. */
   readonly ageMs: number
 }
 
+/** How many jobs there are of one name in one state. */
 export interface JobCount {
+  /** The name of the jobs. */
   readonly name: string
+  /** The state that they are in. */
   readonly state: JobState
+  /** How many they are. */
   readonly count: number
   /** How long ago the oldest of these jobs was enqueued, in milliseconds. */
   readonly oldestMs: number

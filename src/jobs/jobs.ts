@@ -6,6 +6,7 @@ import type { EnqueueArguments, NameOf, NewJob } from './new-job.ts'
 import type { WorkOptions } from './work-options.ts'
 import type { JobHandler } from './worker.ts'
 
+/** Where the jobs are, how long ended jobs are kept, and how many connections are used. */
 export interface JobsOptions {
   /** The schema with the tables, made by `migrate()`. Default: `holdfast`. */
   readonly schema?: string | undefined
@@ -26,6 +27,7 @@ export interface JobsOptions {
   readonly maxConnections?: number | undefined
 }
 
+/** How many jobs to claim, and for how long. */
 export interface ClaimOptions {
   /** The largest number of jobs to claim, from 1 to 1000. Default: 1. */
   readonly limit?: number | undefined
@@ -38,6 +40,7 @@ export interface ClaimOptions {
   readonly label?: string | undefined
 }
 
+/** Which jobs to list. */
 export interface InspectOptions {
   /** Default: all. */
   readonly state?: JobState | readonly JobState[] | undefined

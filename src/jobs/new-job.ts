@@ -4,6 +4,7 @@ import type { SqlClient } from '../postgres/executor.ts'
 import { HOLD_RANGE, parseText } from './options.ts'
 import { payloadText } from './payload.ts'
 
+/** When and how often a job runs, and which jobs it must not run beside. */
 export interface JobOptions {
   /** A worker claims jobs of a larger priority first. A whole number from -32768 to 32767. Default: 0. */
   readonly priority?: number | undefined
@@ -30,6 +31,7 @@ export interface JobOptions {
   readonly maxBackoff?: Duration | undefined
 }
 
+/** Options of one `enqueue`. */
 export interface EnqueueOptions extends JobOptions {
   /**
    * The caller's open transaction: the job exists when that commits, and only then. From pg, postgres.js, Kysely, Drizzle or

@@ -13,8 +13,11 @@ import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
  *   over.
  */
 export interface JobFailure {
+  /** The job and the attempt. */
   readonly job: JobFacts
+  /** What the handler threw, or why the job could not be settled. */
   readonly error: unknown
+  /** What became of the job. */
   readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
 }
 

@@ -6,6 +6,7 @@ import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
 import type { JobFailure } from './run-settlement.ts'
 import type { JobHandler, WorkerSettings } from './worker.ts'
 
+/** How many jobs a worker runs, and what happens to those that take too long or fail. */
 export interface WorkOptions {
   /**
    * How many jobs the worker runs at once. If its jobs end quickly, it claims more than that ahead, but no job that is

@@ -12,6 +12,7 @@ import { Pauses, STOPPING } from './pauses.ts'
 import { type JobFailure, type Phase, RunSettlement } from './run-settlement.ts'
 import type { JobWakes } from './wakes.ts'
 
+/** Does the work of one job. The job is completed when the promise resolves, and the attempt has failed when it rejects. */
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
 
 export interface WorkerSettings {

@@ -67,6 +67,8 @@ export interface Tombstone {
 /**
  * A store's time: `ms` decides expiry, `us` (µs since 1970) is the floor of fences. These are two fields, because a store
  * may take them from two clocks.
+ *
+ * @inline
  */
 export interface StoreTime {
   readonly ms: number

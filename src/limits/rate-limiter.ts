@@ -4,6 +4,7 @@
  * `msBeforeNext` if there are too few points.
  */
 export interface RateLimiter {
+  /** Takes points of this key. Default of `points`: 1. */
   consume(key: string, points?: number): Promise<unknown>
   /** How many there are in a window, where the limiter says. */
   readonly points?: number

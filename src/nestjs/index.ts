@@ -1,3 +1,8 @@
+/**
+ * A module and decorators for NestJS. See [Fastify, Express, NestJS](../../docs/frameworks.md).
+ *
+ * @module
+ */
 export {
   HoldfastModule,
   type HoldfastModuleAsyncOptions,

@@ -12,17 +12,21 @@ import { rememberResponse } from './running.ts'
 /** The locks, to be injected: `@Inject(LOCKS) private readonly locks: Locks`. */
 export const LOCKS: unique symbol = Symbol('holdfast locks')
 
+/** Where the locks of an application come from, and how its jobs run. */
 export interface HoldfastModuleOptions extends ServerLocksOptions {
   /** For the jobs of `@Scheduled`: their time zone, grace, `onRun` and `onError`. Default: failures go to the logger of NestJS. */
   readonly schedule?: ScheduleOptions | undefined
 }
 
+/** Where `HoldfastModule.forRootAsync` gets its options from. */
 export interface HoldfastModuleAsyncOptions extends Pick<ModuleMetadata, 'imports'> {
   /** The providers whose values `useFactory` gets. */
   readonly inject?: readonly Token[] | undefined
+  /** Returns the options of {@link HoldfastModule.forRoot}. */
   readonly useFactory: (...injected: never[]) => HoldfastModuleOptions | Promise<HoldfastModuleOptions>
 }
 
+/** @inline */
 type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 
 /**

@@ -6,6 +6,7 @@ import type { Lease } from '../index.ts'
 
 /** The lease and the signal of the running method with `@WithLock`. */
 export interface CurrentLock {
+  /** The lease on the key of the method. */
   readonly lease: Lease
   /** Aborts when the lease is lost, and when the client of the request has gone. */
   readonly signal: AbortSignal

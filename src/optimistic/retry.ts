@@ -6,6 +6,7 @@ import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ConflictError, isHoldfastError } from '../errors.ts'
 import { sqlStateOf } from '../postgres/executor.ts'
 
+/** How often and for how long to try again. */
 export interface RetryOptions {
   /** How often to try at most, the first time included. Default: 10. */
   readonly attempts?: number | undefined

@@ -2,6 +2,7 @@ import { expected, parseFunction } from '../base/arguments.ts'
 import { ConflictError } from '../errors.ts'
 import { isConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
 
+/** How to read, change and write one value. */
 export interface OptimisticUpdate<Current, Next> extends RetryOptions {
   /** Reads what is there, with its version; called again for every attempt. */
   read(): Current | Promise<Current>

@@ -9,6 +9,7 @@ import {
 import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
 import { isSqlConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
 
+/** Which row to update, and how. */
 export interface RowUpdate<Row extends object> extends RetryOptions {
   /** `'account'`, or `'bank.account'` in another schema. Names are quoted, so case counts. */
   readonly table: string

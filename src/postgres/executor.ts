@@ -2,6 +2,7 @@ import { show } from '../base/duration.ts'
 import { fieldOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
+/** One row of a result: its values, by the names of their columns. */
 export type SqlRow = Readonly<Record<string, unknown>>
 
 /**
@@ -10,6 +11,7 @@ export type SqlRow = Readonly<Record<string, unknown>>
  * they write and read everything else, and their users can change it.
  */
 export interface SqlExecutor {
+  /** Runs one statement and resolves with its rows. Rejects with the client's own error. */
   query(text: string, parameters?: readonly (string | null)[]): Promise<readonly SqlRow[]>
 }
 

@@ -23,6 +23,7 @@ import {
   TAKES,
 } from './options.ts'
 
+/** How to campaign, and how to lead. */
 export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' | 'storeTimeout'> {
   /** What the others see of the leader: an address, a name. At most 1,000 characters. Default: nothing. */
   readonly value?: string | undefined
@@ -55,6 +56,7 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' |
  * ```
  */
 export class Election {
+  /** The key that the leader holds. */
   readonly key: string
   readonly #context: LocksContext
   readonly #defaults: HoldSettings

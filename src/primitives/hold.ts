@@ -13,7 +13,11 @@ export interface LocksContext {
   readonly nextId: () => string
 }
 
-/** What a caller runs under a lease, under several, or as a leader. */
+/**
+ * What a caller runs under a lease, under several, or as a leader.
+ *
+ * @inline
+ */
 export type Work<L, T> = (held: L) => Promise<T> | T
 
 /** Whether the work ran, and if it did, what it returned. */

@@ -5,16 +5,19 @@ import { ADMINISTRATION_MS } from './options.ts'
 
 /** A holder, as `locks.peek` and `locks.inspect` show it. */
 export interface InspectedHolder extends Omit<HolderView, 'owner'> {
+  /** The process that holds. */
   readonly owner: Owner
 }
 
 /** A waiter, as `locks.peek` and `locks.inspect` show it. */
 export interface InspectedWaiter extends Omit<WaiterView, 'owner'> {
+  /** The process that waits. */
   readonly owner: Owner
 }
 
 /** The holders and waiters of one key, as `locks.peek` and `locks.inspect` show them. */
 export interface InspectedRoom extends Omit<RoomView, 'holders' | 'queue'> {
+  /** All who hold the key now: one of a mutex, several of a semaphore or a read lock. */
   readonly holders: readonly InspectedHolder[]
   /** In order of arrival. */
   readonly queue: readonly InspectedWaiter[]

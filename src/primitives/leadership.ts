@@ -9,6 +9,7 @@ import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
 
 /** What `work` receives for one term as the leader. */
 export interface Leadership {
+  /** The key of the election. */
   readonly key: string
   /** Larger than the fence of every earlier leader. */
   readonly fence: bigint

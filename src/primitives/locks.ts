@@ -46,6 +46,7 @@ import {
 } from './together.ts'
 import { type UntilFreeOptions, untilFree } from './until-free.ts'
 
+/** Why a holder or waiter is evicted. */
 export interface EvictOptions {
   /** Why, as the evicted holder or waiter reads it in its error. 1 to 500 characters. */
   readonly reason: string
@@ -138,6 +139,7 @@ export class Locks {
     return withHoldTogether(this.#context, keys, parseSettings(options, TAKES.wait, this.#defaults), work)
   }
 
+  /** Like {@link withLocks}, but never waits: `{ ran: false }` when one of the keys is busy, and `work` does not run. */
   tryWithLocks<T>(keys: readonly string[], work: (leases: LeaseSet) => Promise<T> | T): Promise<Outcome<T>>
   tryWithLocks<T>(
     keys: readonly string[],
@@ -367,6 +369,7 @@ export class Locks {
     return this.#context.engine.close()
   }
 
+  /** `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void> {
     return this.close()
   }

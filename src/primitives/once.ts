@@ -15,6 +15,7 @@ import {
   type WaitOptions,
 } from './options.ts'
 
+/** How long `locks.once` remembers a success, and how it holds and waits. */
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: at least as long as a repeated call may come. From 50 ms to 24 days. No default. */
   readonly remember: Duration

@@ -33,6 +33,7 @@ export interface HoldOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** How to hold a key, and how long to wait for it. */
 export interface WaitOptions extends HoldOptions {
   /**
    * How long to wait for the key. With 0 the call does not queue, with `Infinity` it waits for ever. If the store does not
@@ -50,6 +51,7 @@ export interface WaitOptions extends HoldOptions {
   readonly maxWaiting?: number | undefined
 }
 
+/** How to run work while a key is held. */
 export interface CallbackOptions extends WaitOptions {
   /**
    * When the calling async context holds the key already, run under that lease instead of throwing a `DeadlockError`.
@@ -59,7 +61,9 @@ export interface CallbackOptions extends WaitOptions {
   readonly reentrant?: boolean | undefined
 }
 
+/** How to run work if the key is free. */
 export interface TryCallbackOptions extends HoldOptions {
+  /** As in {@link CallbackOptions}. Default: false. */
   readonly reentrant?: boolean | undefined
 }
 

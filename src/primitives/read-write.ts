@@ -30,6 +30,7 @@ import {
  * under its own read lock gets a `DeadlockError`, because two such readers would wait for each other.
  */
 export class ReadWriteLock {
+  /** The key that readers and writers share. */
   readonly key: string
   readonly #context: LocksContext
   readonly #defaults: HoldSettings
@@ -68,10 +69,12 @@ export class ReadWriteLock {
     return this.#tryRun(EXCLUSIVE, rest)
   }
 
+  /** Waits to be one of the readers. Release the lease in `finally`, or with `await using`. */
   acquireRead(options?: WaitOptions): Promise<Lease> {
     return promised<Lease>(() => hold(this.#context, this.#request(SHARED, options, TAKES.wait)))
   }
 
+  /** Waits to be the only one. Release the lease in `finally`, or with `await using`. */
   acquireWrite(options?: WaitOptions): Promise<Lease> {
     return promised<Lease>(() => hold(this.#context, this.#request(EXCLUSIVE, options, TAKES.wait)))
   }

@@ -25,6 +25,7 @@ import {
 
 /** How many permits one call takes, 1 to the semaphore's number. Default: 1. */
 export interface Permits {
+  /** How many permits, 1 to the semaphore's number. Default: 1. */
   readonly units?: number | undefined
 }
 
@@ -36,7 +37,9 @@ export interface Permits {
  * others. So guard what a permit protects, and not the semaphore.
  */
 export class Semaphore {
+  /** The key whose permits are given out. */
   readonly key: string
+  /** How many permits there are. */
   readonly permits: number
   readonly #context: LocksContext
   readonly #defaults: HoldSettings
@@ -48,6 +51,7 @@ export class Semaphore {
     this.#defaults = defaults
   }
 
+  /** Waits for the permits. Release the lease in `finally`, or with `await using`. */
   acquire(options?: WaitOptions & Permits): Promise<Lease> {
     return promised<Lease>(() => hold(this.#context, this.#request(options, TAKES.wait)))
   }

@@ -12,6 +12,7 @@ import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options
 export interface LeaseSet extends AsyncDisposable {
   /** In canonical order, without repetitions. */
   readonly keys: readonly string[]
+  /** One lease for each of {@link keys}, in the same order. */
   readonly leases: readonly Lease[]
   /** The worst state of any of the leases: `lost`, `released`, `jeopardy` or `held`, in this order. */
   readonly state: LeaseState
@@ -27,6 +28,7 @@ export interface LeaseSet extends AsyncDisposable {
   extend(ttl?: Duration): Promise<void>
   /** Releases all leases. Never rejects. */
   release(): Promise<void>
+  /** The leases as `locks.adopt` takes them one by one, for `JSON.stringify`. */
   toJSON(): LeaseJson[]
 }
 

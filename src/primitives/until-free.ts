@@ -9,6 +9,7 @@ import { AcquireTimeoutError, isHoldfastError } from '../errors.ts'
 import { roomOf } from './inspected.ts'
 import type { HoldSettings } from './options.ts'
 
+/** How long `locks.waitUntilFree` waits. */
 export interface UntilFreeOptions {
   /** How long to wait until the key is free. With 0 the call looks once, with `Infinity` it waits for ever. Default: 60 s. */
   readonly wait?: Duration | undefined

@@ -1,3 +1,8 @@
+/**
+ * Tasks in turn, inside one process. See [Task queue](../../docs/queue.md).
+ *
+ * @module
+ */
 export type { QueueStopOptions, TaskOptions, TaskQueueOptions } from './options.ts'
 export type { RunContext, TaskContext } from './task.ts'
 export {

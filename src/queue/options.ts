@@ -11,6 +11,7 @@ import { type Duration, type DurationRange, parseDuration, WAIT_RANGE } from '..
 import type { StopOptions } from '../index.ts'
 import type { TaskSettings } from './task.ts'
 
+/** The bounds of a task queue. Both numbers have to be given. */
 export interface TaskQueueOptions {
   /** How many tasks may be active at once, over all groups. `Infinity` for no bound. */
   readonly maxActiveTasks: number
@@ -28,6 +29,7 @@ export interface TaskQueueOptions {
   readonly onLateError?: ((error: unknown, task: { readonly group: string | undefined }) => void) | undefined
 }
 
+/** Options of one task. */
 export interface TaskOptions {
   /** Tasks of one group are active one at a time, in the order in which they were added. Default: no group. */
   readonly group?: string | undefined
@@ -39,6 +41,7 @@ export interface TaskOptions {
   readonly maxRun?: Duration | undefined
 }
 
+/** How a task queue is stopped. */
 export interface QueueStopOptions extends StopOptions {
   /** Abort the signals of active tasks at once, instead of letting them end undisturbed. Default: false. */
   readonly force?: boolean | undefined

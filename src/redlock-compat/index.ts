@@ -1,3 +1,8 @@
+/**
+ * The class of the package redlock, made of Holdfast's locks. See [Coming from redlock](../../docs/redlock-compat.md).
+ *
+ * @module
+ */
 export { ExecutionError, ResourceLockedError } from './errors.ts'
 export type { Client, ClientExecutionResult, ExecutionResult, ExecutionStats } from './execution.ts'
 export {

@@ -26,10 +26,13 @@ type Routine<T> = (signal: RedlockAbortSignal) => Promise<T>
 
 /** What redlock's `acquire` returns, with a fence. */
 export class Lock {
+  /** The object that this lock came from. */
   readonly redlock: Redlock
+  /** The keys that are held. */
   readonly resources: string[]
   /** The ids of its tickets, separated by commas. */
   readonly value: string
+  /** The votes on the attempts that it took. */
   readonly attempts: readonly Promise<ExecutionStats>[]
   /** When the lock expires, as by `Date.now()`; 0 after a release, or after an extension has replaced the lock. */
   expiration: number
@@ -46,10 +49,12 @@ export class Lock {
     this.leases = leases
   }
 
+  /** As {@link Redlock.release}. */
   release(...rest: readonly []): Promise<ExecutionResult> {
     return this.redlock.release(this, ...rest)
   }
 
+  /** As {@link Redlock.extend}. `duration`: in milliseconds, from now. */
   extend(duration: number, ...rest: readonly []): Promise<Lock> {
     return this.redlock.extend(this, duration, ...rest)
   }
@@ -74,7 +79,9 @@ export class Lock {
  * ```
  */
 export class Redlock extends EventEmitter {
+  /** The clients that were given, one for each server. */
   readonly clients: Set<Client>
+  /** The settings that were given, with the defaults of the others. */
   readonly settings: Settings
   readonly #shared: SharedLocks
 

@@ -1,5 +1,6 @@
 import { InvalidArgumentError } from '../index.ts'
 
+/** The settings of redlock. All durations are in milliseconds. */
 export interface Settings {
   /** Accepted and not used: the deadline of a lock has an allowance of its own. Default: 0.01. */
   readonly driftFactor: number

@@ -1,3 +1,8 @@
+/**
+ * Cron jobs that run once in the whole fleet. See [Schedules](../../docs/schedule.md).
+ *
+ * @module
+ */
 export { type NodeCronRunCoordinator, nodeCronCoordinator } from './node-cron.ts'
 export type { ScheduledJobOptions, ScheduleOptions } from './options.ts'
 export type { FinishedRun, ScheduledRun } from './run.ts'

@@ -1,6 +1,7 @@
 import { LONGEST_MS } from '../base/duration.ts'
 import { type InspectedHolder, isHoldfastError, type Lease, type Locks, type Owner } from '../index.ts'
 
+/** @inline */
 export type TickResult = 'ok' | 'failed' | 'skipped'
 
 /** How often a run of this tick has begun, this one included. */

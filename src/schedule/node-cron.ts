@@ -4,6 +4,7 @@ import type { Locks } from '../index.ts'
 
 /** What node-cron 4.4 and later asks, as its `RunCoordinator`, before it runs a task that is `distributed`. */
 export interface NodeCronRunCoordinator {
+  /** Whether this process runs the fire. One process in the fleet gets `true`. */
   shouldRun(key: string, ttlMs: number): Promise<boolean>
 }
 

@@ -20,9 +20,13 @@ export interface ScheduledRun {
 
 /** A run that ended in this process. */
 export interface FinishedRun {
+  /** The name of the job. */
   readonly name: string
+  /** The tick: when the run should have begun. */
   readonly scheduledAt: Date
+  /** When the run began, by this machine's clock. */
   readonly startedAt: Date
+  /** How long the run took. */
   readonly durationMs: number
   /** `interrupted`: it did not end well before the schedule was stopped; another process takes the tick over. */
   readonly result: 'ok' | 'failed' | 'interrupted'

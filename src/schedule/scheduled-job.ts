@@ -4,6 +4,7 @@ import type { FinishedRun } from './run.ts'
 
 /** The state of a job that the store, and so every process, knows at this moment. */
 export interface ScheduleStatus {
+  /** The next tick by this machine's clock; `undefined` when none is to come. */
   readonly nextAt: Date | undefined
   /** The process that runs the job now, and when the run began by this machine's clock. */
   readonly running: { readonly owner: Owner; readonly startedAt: Date } | undefined
@@ -23,8 +24,11 @@ export interface ScheduleStatus {
 
 /** One job of a schedule. */
 export interface ScheduledJob {
+  /** The name under which the job was added. */
   readonly name: string
+  /** The cron expression. */
   readonly expression: string
+  /** The time zone in which the expression counts. */
   readonly timezone: string
   /** The next tick by this machine's clock; `undefined` when none is to come. */
   readonly nextAt: Date | undefined

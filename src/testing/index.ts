@@ -1,3 +1,8 @@
+/**
+ * What tests a store: the conformance suite, the comparison with the law, and a simulated world. See [Testing](../../docs/testing.md), [Simulation](../../docs/simulation.md).
+ *
+ * @module
+ */
 export { type ConformanceCase, storeConformance } from './conformance.ts'
 export type { ConformanceSubject } from './conformance-scene.ts'
 export { type LawComparisonOptions, type LawComparisonReport, lawComparison } from './law-comparison.ts'

@@ -4,7 +4,9 @@ import { describeRole, describeStep, drawHistory, type History, rolesOf } from '
 import { type Difference, Stage } from './law-stage.ts'
 import { seededRandom } from './random.ts'
 
+/** Which store to compare with the law, and how long. */
 export interface LawComparisonOptions {
+  /** The store under test. */
   readonly store: Store
   /**
    * Sets the store's clock, in milliseconds since 1970. The time never falls, unless `setsBack` is true. With `setTime`,
@@ -24,7 +26,9 @@ export interface LawComparisonOptions {
   readonly steps?: number
 }
 
+/** What a comparison without a difference has covered. */
 export interface LawComparisonReport {
+  /** The seed of this run, to repeat it. */
   readonly seed: string
   /** How often the law gave each answer, such as `acquire held`. It shows what the histories have covered. */
   readonly answers: Readonly<Record<string, number>>

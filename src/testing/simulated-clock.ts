@@ -1,5 +1,6 @@
 import type { Clock, Timer } from '../contract/clock.ts'
 
+/** How a clock deviates from the true time. */
 export interface SimulatedClockOptions {
   /** The true time, from which this clock deviates. */
   readonly time: Clock
@@ -103,6 +104,7 @@ export class SimulatedClock implements Clock {
     this.#still = true
   }
 
+  /** Ends {@link standStill}: the monotonic clock runs again. */
   goOn(): void {
     this.#rebase()
     this.#still = false

@@ -18,10 +18,13 @@ import type { Reception, SimulatedServer, StoreAnswer, StoreCall, Subscription }
 
 /** The faults that messages meet. Each is a probability from 0 to 1, or the least and most of a time in milliseconds. */
 export interface Weather {
+  /** How long a message takes. */
   readonly latencyMs: readonly [number, number]
   /** Some messages take much longer. */
   readonly slow: number
+  /** How long a slow message takes. */
   readonly slowMs: readonly [number, number]
+  /** The request is lost, and was not carried out. */
   readonly loseRequest: number
   /** The request is carried out, and its reply is lost. */
   readonly loseReply: number
@@ -31,9 +34,13 @@ export interface Weather {
   readonly duplicate: number
   /** Whether a message may overtake one that was sent before it on the same link. */
   readonly reorder: boolean
+  /** The wake is lost. */
   readonly loseWake: number
+  /** The wake arrives twice. */
   readonly duplicateWake: number
+  /** The wake takes up to five seconds. */
   readonly slowWake: number
+  /** A subscription fails, and is tried again. */
   readonly failListen: number
 }
 
@@ -53,10 +60,13 @@ export const calmWeather: Weather = {
   failListen: 0,
 }
 
+/** What a network connects, and how badly. */
 export interface SimulatedNetworkOptions {
   /** The clock that counts the latencies, such as simulated time. Default: the system's clock. */
   readonly clock?: Clock
+  /** Decides which message meets which fault. */
   readonly random: Random
+  /** The server at the other end. */
   readonly server: SimulatedServer
   /** Default: {@link calmWeather}. */
   readonly weather?: Weather
@@ -82,9 +92,13 @@ export interface SimulatedNetworkOptions {
  * ```
  */
 export class SimulatedNetwork {
+  /** What messages meet from now on. It may be replaced at any time. */
   weather: Weather
+  /** The clock that counts the latencies. */
   readonly clock: Clock
+  /** Decides which message meets which fault. */
   readonly random: Random
+  /** The server at the other end. */
   readonly server: SimulatedServer
 
   constructor(options: SimulatedNetworkOptions) {
@@ -168,6 +182,7 @@ export class SimulatedLink implements Store {
     this.#dropHearing()
   }
 
+  /** Ends {@link cut}. The subscription is made again, so all waiters are woken. */
   mend(): void {
     if (!this.#cut) return
     this.#cut = false

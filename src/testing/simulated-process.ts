@@ -1,7 +1,9 @@
 import type { Clock } from '../contract/clock.ts'
 import { SimulatedClock, type SimulatedClockOptions } from './simulated-clock.ts'
 
+/** The name and the clock of a process. */
 export interface SimulatedProcessOptions extends Omit<SimulatedClockOptions, 'deliver'> {
+  /** The name, for messages. */
   readonly name: string
   /** Whether, after a pause, timers fire before messages that have arrived. Node.js does either. Default: they do. */
   readonly timersFirst?: () => boolean
@@ -23,7 +25,9 @@ export interface SimulatedProcessOptions extends Omit<SimulatedClockOptions, 'de
  * ```
  */
 export class SimulatedProcess {
+  /** The name, for messages. */
   readonly name: string
+  /** The clock of its machine. */
   readonly clock: SimulatedClock
   /** How often it was paused so far. If the number has not changed, there was no pause in between. */
   pauses = 0
@@ -42,6 +46,7 @@ export class SimulatedProcess {
     this.clock = new SimulatedClock({ ...options, deliver: (act) => this.#meet(this.#overdueTimers, act) })
   }
 
+  /** Whether it has not crashed. */
   get alive(): boolean {
     return this.#state !== 'crashed'
   }
@@ -61,6 +66,7 @@ export class SimulatedProcess {
     this.#next = act
   }
 
+  /** Pauses the process (SIGSTOP). What becomes due meanwhile happens after `resume`. */
   pause(): void {
     if (this.#state !== 'running') return
     this.#state = 'paused'
@@ -74,6 +80,7 @@ export class SimulatedProcess {
     this.clock.standStill()
   }
 
+  /** Ends `pause` and `suspend`. */
   resume(): void {
     if (this.#state !== 'paused') return
     this.#state = 'running'
@@ -86,6 +93,7 @@ export class SimulatedProcess {
     this.#catchUp()
   }
 
+  /** Ends the process for ever: no callback of it runs again. */
   crash(): void {
     this.#state = 'crashed'
     this.#overdueTimers = []

@@ -20,6 +20,7 @@ export type StoreCall =
   | { readonly verb: 'inspect'; readonly request: InspectRequest }
   | { readonly verb: 'evict'; readonly request: EvictRequest }
 
+/** What a store answers to a {@link StoreCall}. */
 export type StoreAnswer =
   | AcquireAnswer
   | readonly RenewAnswer[]
@@ -34,12 +35,15 @@ export type Reception =
   | { readonly tag: 'refused' }
   | { readonly tag: 'broken' }
 
+/** One process that listens to the server. */
 export interface Subscription {
+  /** Called with each message. */
   readonly onWake: (wake: Wake) => void
   /** The connection broke. */
   readonly onDrop: () => void
 }
 
+/** Which store the server keeps, and who hears of its requests. */
 export interface SimulatedServerOptions {
   /**
    * Makes an empty store; called again after a loss of data. `reaches`: whether the process that asked about a ticket last is
@@ -84,6 +88,7 @@ export class SimulatedServer {
     return this.#store
   }
 
+  /** Whether the server runs, and neither hangs nor refuses. */
   get isUp(): boolean {
     return this.#state === 'up'
   }
@@ -142,6 +147,7 @@ export class SimulatedServer {
     for (const { onDrop } of subscriptions) onDrop()
   }
 
+  /** Starts the server again after {@link stop}, with its data or without. */
   start(options: { readonly keepData: boolean }): void {
     if (!options.keepData) this.forget()
     this.#state = 'up'

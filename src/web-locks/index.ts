@@ -1,3 +1,8 @@
+/**
+ * The Web Locks API, across processes and machines. See [Web Locks](../../docs/web-locks.md).
+ *
+ * @module
+ */
 export {
   type HeldLock,
   type LockInfo,

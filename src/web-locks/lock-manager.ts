@@ -17,15 +17,21 @@ import { Unanswered } from './unanswered.ts'
 
 export type { HeldLock, LockMode, LockOptions } from './request.ts'
 
+/** A lock that is held or waited for, as `query` shows it. */
 export interface LockInfo {
+  /** The name of the lock. */
   readonly name: string
+  /** Whether others of its mode may hold the lock, too. */
   readonly mode: LockMode
   /** Which process it is: its host, its process id, and its label if it has one. */
   readonly clientId: string
 }
 
+/** The locks of one moment. */
 export interface LockManagerSnapshot {
+  /** The locks that are held. */
   readonly held: LockInfo[]
+  /** The requests that wait, in order of arrival for each name. */
   readonly pending: LockInfo[]
 }
 
@@ -50,6 +56,7 @@ export interface LockManager {
   query(): Promise<LockManagerSnapshot>
 }
 
+/** How the locks are kept in the store. */
 export interface WebLocksOptions {
   /** What the keys of these locks begin with in the store; those with another prefix are another origin. Default: `web-locks:`. */
   readonly prefix?: string | undefined

@@ -1,8 +1,11 @@
+/** `exclusive`: one holder. `shared`: any number of holders that are all `shared`. */
 export type LockMode = 'exclusive' | 'shared'
 
 /** The `Lock` of the specification, with what a lock across machines has besides. */
 export interface HeldLock {
+  /** The name of the lock. */
   readonly name: string
+  /** How the lock is held. */
   readonly mode: LockMode
   /** The fencing token, for the resource to check. Not in the specification. */
   readonly fence: bigint
@@ -10,6 +13,7 @@ export interface HeldLock {
   readonly signal: AbortSignal
 }
 
+/** The options of `request`. */
 export interface LockOptions {
   /** Default: `exclusive`. */
   readonly mode?: LockMode | undefined

@@ -1,3 +1,8 @@
+/**
+ * Work that runs in one process of many, with fail-over. See [Lock worker](../../docs/worker.md).
+ *
+ * @module
+ */
 export type { WorkerLease, WorkerLock } from './lock.ts'
 export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
 export { lockWorkerMachine } from './machine.ts'

@@ -40,8 +40,11 @@ export type WorkerState =
   | 'pausing'
   | 'stopped'
 
+/** A step of a worker from one state to another. */
 export interface WorkerChange {
+  /** What the worker did before. */
   readonly from: WorkerState
+  /** What it does now. */
   readonly to: WorkerState
   /** The lease that the worker holds, or is about to release. */
   readonly lease: Lease | undefined
@@ -49,7 +52,9 @@ export interface WorkerChange {
 
 /** See {@link createLockWorker}. */
 export interface LockWorker extends AsyncDisposable {
+  /** The key that the worker holds while it works. */
   readonly key: string
+  /** What the worker does now. */
   readonly state: WorkerState
   /**
    * The lease that the worker holds, from before `start` is called until the lease is released. It is for reading: the

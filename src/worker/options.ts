@@ -15,7 +15,9 @@ import type { StopReason, WorkerTerm } from './term.ts'
 
 /** Where the timers of a worker come from: XState's own `SimulatedClock` in a test, `setTimeout` otherwise. */
 export interface WorkerClock {
+  /** Calls `fire` once after `delayMs` milliseconds. Returns what `clearTimeout` takes. */
   setTimeout(fire: () => void, delayMs: number): unknown
+  /** Prevents the call. */
   clearTimeout(timer: never): void
 }
 

@@ -11,7 +11,9 @@ import type { Duration } from '../base/duration.ts'
 import type { LockAnswer, WorkerLease, WorkerLock } from './lock.ts'
 import type { CurrentTerm, StopReason, WorkerTerm } from './term.ts'
 
+/** What the machine needs: a lock, the work, and its pauses. */
 export interface LockWorkerInput {
+  /** The lock to work under. */
   readonly lock: WorkerLock
   /** Starts the work of one term. */
   readonly start: (lease: WorkerLease, term: WorkerTerm) => unknown
@@ -27,10 +29,15 @@ export interface LockWorkerInput {
   readonly chance: () => number
 }
 
+/** `snapshot.context` of the machine. */
 export interface LockWorkerContext extends Omit<LockWorkerInput, 'grace' | 'backoff' | 'maxBackoff'> {
+  /** How long the work may take to end. */
   readonly graceMs: number
+  /** The pause after the first failure in a row. */
   readonly backoffMs: number
+  /** The longest pause. */
   readonly maxBackoffMs: number
+  /** The current term. `undefined`: the lock is not held. */
   readonly term: CurrentTerm | undefined
   /** Set when the term is to end. */
   readonly reason: StopReason | undefined
@@ -49,12 +56,16 @@ export type LockWorkerEvent =
   | { readonly type: 'broke'; readonly error: unknown }
   | { readonly type: 'overdue' }
 
+/** What a worker was doing as something went wrong: it asked for the lock, held it, or started, did or stopped its work. */
 export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
 
 /** What went wrong, and during what, for people to read: the machine goes on by itself. */
 export interface WorkerTrouble {
+  /** The type of the event, as XState emits it. */
   readonly type: 'trouble'
+  /** What the worker was doing. */
   readonly during: Doing
+  /** What was thrown. */
   readonly error: unknown
 }
 

@@ -4,11 +4,13 @@ import { escaped } from '../../base/text.ts'
 import { messageOf } from '../../base/thrown.ts'
 import { type LockEventName, type LockEvents, type Locks, lockEvents } from '../../index.ts'
 
+/** How important a line is. It is also the name of the logger's method. */
 export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
 
 /** Where the lines go: `console`, and the loggers of pino, winston and others. */
 export type LockLogger = { readonly [Level in LogLevel]: (line: string) => unknown }
 
+/** Which locks to log, and how much. */
 export interface LogOptions {
   /** The locks to log. Default: all locks of this process. */
   readonly locks?: Pick<Locks, 'on'> | undefined

@@ -4,6 +4,7 @@ import type { GroupOptions } from '../key-groups.ts'
 import { meterLocks } from './meters.ts'
 import { traceLocks } from './spans.ts'
 
+/** Which locks to follow, and where their spans and metrics go. */
 export interface InstrumentOptions extends GroupOptions {
   /** The locks to follow. Default: all locks of this process. */
   readonly locks?: Pick<Locks, 'on'> | undefined

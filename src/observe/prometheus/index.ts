@@ -1,2 +1,7 @@
+/**
+ * Metrics for Prometheus. See [Metrics and traces](../../../docs/metrics.md).
+ *
+ * @module
+ */
 export type { GroupOptions } from '../key-groups.ts'
 export { type MeasureOptions, measureLocks } from './measure-locks.ts'

@@ -12,6 +12,7 @@ import {
   type OfKind,
 } from '../measures.ts'
 
+/** Which locks to count, and where. */
 export interface MeasureOptions extends GroupOptions {
   /** Where the metrics are registered: `register` of prom-client, or one of your own. */
   readonly registry: Registry<RegistryContentType>

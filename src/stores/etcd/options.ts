@@ -2,11 +2,13 @@ import { createSecureContext } from 'node:tls'
 import { checkOptions, expected } from '../../base/arguments.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 
+/** How to reach the members of etcd, and where the store keeps its keys. */
 export interface EtcdStoreOptions {
   /** The client URLs of the members: all `http://`, or all `https://`. Name all members: if one fails, the others are asked. */
   readonly endpoints: readonly string[]
   /** For an etcd with authentication. The user's role needs readwrite on all keys that begin with `prefix`. */
   readonly auth?: { readonly username: string; readonly password: string } | undefined
+  /** For `https://` endpoints: certificates and names. Default: what Node.js trusts. */
   readonly tls?: EtcdTls | undefined
   /** What all keys begin with. Default: `holdfast/`. */
   readonly prefix?: string | undefined

@@ -15,6 +15,7 @@ import { acquire, evict, isIdle, release, renew, type StoreTime, type VerbResult
 import { view } from '../../law/view.ts'
 import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 
+/** Options for tests. A program needs none. */
 export interface MemoryStoreOptions {
   /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
   readonly now?: () => StoreTime

@@ -1,3 +1,8 @@
+/**
+ * A store in PostgreSQL, and advisory locks inside your own transactions. See [PostgreSQL](../../../docs/postgres.md), [Advisory locks](../../../docs/advisory.md).
+ *
+ * @module
+ */
 export type { PostgresPool } from '../../postgres/connections.ts'
 export type {
   DrizzleQueryable,

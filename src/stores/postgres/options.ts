@@ -1,6 +1,7 @@
 import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
 import { parseSchema } from '../../postgres/identifiers.ts'
 
+/** How the store uses the database. All options are optional. */
 export interface PostgresStoreOptions {
   /** Where the tables are. Stores in different schemas do not see each other. Default: `holdfast`. */
   readonly schema?: string | undefined

@@ -32,6 +32,7 @@ export function migrateAdvisory(connections: PostgresConnections, schema: string
   })
 }
 
+/** Where `migrate` makes the tables. */
 export interface MigrateOptions {
   /** Default: `holdfast`. */
   readonly schema?: string | undefined

@@ -1,3 +1,8 @@
+/**
+ * A store on one Redis or Valkey server, a master behind Sentinels, or a Cluster. See [Redis](../../../docs/redis.md), [Sentinel, replicas, Cluster](../../../docs/redis-fail-over.md).
+ *
+ * @module
+ */
 export type { IoredisCluster, NodeRedisCluster } from './cluster/clients.ts'
 export { openRedisCluster } from './cluster/open.ts'
 export type { ClusterOptions } from './cluster/options.ts'

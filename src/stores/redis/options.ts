@@ -2,6 +2,7 @@ import { checkOptions, expected, parseCount } from '../../base/arguments.ts'
 import type { ClusterOptions } from './cluster/options.ts'
 import type { SentinelOptions } from './sentinel/options.ts'
 
+/** How the store uses Redis. All options are optional. */
 export interface RedisStoreOptions {
   /**
    * The prefix of every key and channel of the store, after the `keyPrefix` of the client. Stores with different

@@ -18,11 +18,13 @@ import { votingScripts } from './scripts.ts'
 import { SharedLink } from './shared-link.ts'
 import { parseRedlockUrl } from './url.ts'
 
+/** As for `redlockStore`, and how long to wait for the servers. */
 export interface RedlockInitOptions extends Pick<RedlockStoreOptions, 'prefix' | 'maxTtl'> {
   /** How long to wait for servers that do not answer yet, because they are being started. Default: 10 s. */
   readonly wait?: Duration | undefined
 }
 
+/** What {@link initRedlock} has done. */
 export interface RedlockInit {
   /** How many servers there are. */
   readonly servers: number

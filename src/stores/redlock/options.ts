@@ -2,6 +2,7 @@ import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE } from '../../base/duration.ts'
 import type { RedlockSettings } from './redlock-store.ts'
 
+/** How the store uses its servers. Every process needs the same `prefix` and `maxTtl`. */
 export interface RedlockStoreOptions {
   /** As for `redisStore`: what every key and channel begins with, on each of the servers. Default: `holdfast:`. */
   readonly prefix?: string | undefined

@@ -5,6 +5,7 @@ import type { LockFileOptions } from './lock-file.ts'
 import { bootOfMachine, machineTime } from './machine.ts'
 import type { SqliteEngine } from './sqlite-engine.ts'
 
+/** Which file holds the locks. */
 export interface SqliteStoreOptions {
   /** The lock file. It and its folders are made when they are not there yet. */
   readonly path: string

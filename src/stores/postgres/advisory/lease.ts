@@ -19,10 +19,13 @@ import type { LockConnection } from './connection.ts'
  * ```
  */
 export interface AdvisoryLease extends AsyncDisposable {
+  /** The key that is locked. */
   readonly key: string
+  /** Whether other shared locks may be held at the same time. */
   readonly shared: boolean
   /** The fencing token. It is larger than the token of every earlier holder of this key. */
   readonly fence: bigint
+  /** Whether the lock is held, as far as can be known at this moment. */
   readonly state: 'held' | 'lost' | 'released'
   /**
    * Aborts with a {@link LeaseLostError} when the connection is lost. That is at once if this process hears of the

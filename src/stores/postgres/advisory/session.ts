@@ -8,6 +8,7 @@ import { LockConnection, type LockRequest } from './connection.ts'
 import { advisoryLockId } from './key.ts'
 import { type AdvisoryLease, SessionLease } from './lease.ts'
 
+/** How to lock a key for the life of a connection. */
 export interface TryAdvisorySessionOptions {
   /** A shared lock holds together with other shared locks, and with no exclusive one. Default: false. */
   readonly shared?: boolean | undefined
@@ -20,6 +21,7 @@ export interface TryAdvisorySessionOptions {
   readonly schema?: string | undefined
 }
 
+/** How to lock a key for the life of a connection, and how long to wait for it. */
 export interface AdvisorySessionOptions extends TryAdvisorySessionOptions {
   /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
   readonly wait?: Duration | undefined

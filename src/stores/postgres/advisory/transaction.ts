@@ -13,11 +13,13 @@ import { storeErrorOf } from '../../../postgres/failures.ts'
 import { advisoryLockId } from './key.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
+/** How to lock a key until the end of a transaction. */
 export interface TryAdvisoryXactOptions {
   /** A shared lock holds together with other shared locks, and with no exclusive one. Default: false. */
   readonly shared?: boolean | undefined
 }
 
+/** How to lock a key until the end of a transaction, and how long to wait for it. */
 export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
   /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
   readonly wait?: Duration | undefined

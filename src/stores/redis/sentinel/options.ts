@@ -13,6 +13,7 @@ export interface SentinelOptions {
   readonly nodes: readonly { readonly host: string; readonly port?: number | undefined }[]
   /** For the Sentinels, which know nothing of the users of the servers. Default: none. */
   readonly username?: string | undefined
+  /** For the Sentinels. Default: none. */
   readonly password?: string | undefined
   /** For the Sentinels: true, or options of `tls.connect`. Default: false, whatever the client uses for the servers. */
   readonly tls?: object | boolean | undefined
