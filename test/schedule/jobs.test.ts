@@ -221,7 +221,7 @@ describe('runNow', () => {
     expect(stage.clock.monotonicMs() - begunAt).toBeLessThan(2000)
     expect((await stage.clock.until(job.status())).running).toBeDefined()
     const again = job.runNow().catch((error: unknown) => error)
-    await stage.clock.advance(35_000)
+    await stage.clock.advance(65_000)
     expect(await outcomeOf(again)).toMatchObject({ value: { code: 'acquire-timeout' } })
     // The rest of `minHold` does not hold up `stop`.
     await stage.clock.until(a.schedule.stop())
