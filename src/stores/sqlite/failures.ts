@@ -62,9 +62,14 @@ export function toStoreError(error: unknown, path: string): unknown {
 
 /** SQLite's primary result code; `undefined` for errors that are not SQLite's. */
 function primaryCode(error: unknown): number | undefined {
-  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number'
-    ? error.errcode & 0xff
-    : undefined
+  if (!(error instanceof Error)) return undefined
+  if ('errcode' in error && typeof error.errcode === 'number') return error.errcode & 0xff
+  return 'code' in error && error.code === 'ERR_SQLITE_ERROR' ? codeOfText(error.message) : undefined
+}
+
+/** Deno's errors of `exec` and of opening a file have SQLite's text and no code. */
+function codeOfText(message: string): number {
+  return TEXTS.find(([, text]) => message.startsWith(text))?.[0] ?? GENERIC
 }
 
 function isSystemError(error: unknown): error is Error {
@@ -72,6 +77,7 @@ function isSystemError(error: unknown): error is Error {
 }
 
 // https://sqlite.org/rescode.html
+const GENERIC = 1
 const PERMISSION = 3
 const BUSY = 5
 const LOCKED = 6
@@ -82,3 +88,17 @@ const FULL = 13
 const CANNOT_OPEN = 14
 const PROTOCOL = 15
 const NOT_A_DATABASE = 26
+
+/** What SQLite says for a code (`sqlite3_errstr`). Its further codes fall under the generic one here. */
+const TEXTS: readonly (readonly [code: number, text: string])[] = [
+  [PERMISSION, 'access permission denied'],
+  [BUSY, 'database is locked'],
+  [LOCKED, 'database table is locked'],
+  [READ_ONLY, 'attempt to write a readonly database'],
+  [IO_ERROR, 'disk I/O error'],
+  [CORRUPT, 'database disk image is malformed'],
+  [FULL, 'database or disk is full'],
+  [CANNOT_OPEN, 'unable to open database file'],
+  [PROTOCOL, 'locking protocol'],
+  [NOT_A_DATABASE, 'file is not a database'],
+]
