@@ -33,7 +33,7 @@ const forbidden: Record<string, string[]> = {
     '../../testing/index.ts',
     '../sqlite/sqlite-store.ts',
   ],
-  'src/stores/redlock/node.ts': [
+  'src/stores/redlock/redlock-server.ts': [
     '../redis/redis-store.ts',
     '../redis/index.ts',
     '../redis/cluster/map.ts',

@@ -3,9 +3,9 @@ import { now, paused, systemClock } from '../../base/clock.ts'
 import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { claimFence, type Vote, votesLostError } from './fencing.ts'
-import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
+import type { RedlockServer } from './redlock-server.ts'
 import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
 import { grant, isInTime, type TicketRecord } from './tickets.ts'
 
@@ -61,19 +61,19 @@ class AcquireRound {
 
   /** Undefined: the ticket should play another round, as no ticket has a quorum, or its votes were lost before the claim. */
   async play(attempt: number): Promise<AcquireAnswer | undefined> {
-    const { tickets, nodes } = this.#quorum
+    const { tickets, servers } = this.#quorum
     const [ticket, record] = [this.#ticket, this.#record]
     const askedAt = now(systemClock)
-    const decision = await poll(nodes, (node) => this.#ask(node), {
+    const decision = await poll(servers, (server) => this.#ask(server), {
       decide: (tally: Tally<AcquireAnswer>) => decide(this.#quorum, ticket.key, tally),
-      late: (node, answer) => this.#late(node, answer),
-      failed: (node) => this.#failed(node),
+      late: (server, answer) => this.#late(server, answer),
+      failed: (server) => this.#failed(server),
     })
     switch (decision.tag) {
       case 'gone':
         this.#outcome = 'refused'
         tickets.end(ticket.id)
-        for (const node of nodes) withdraw(node, ticket)
+        for (const server of servers) withdraw(server, ticket)
         return decision
       case 'elected': {
         const fence =
@@ -110,17 +110,17 @@ class AcquireRound {
     }
   }
 
-  #ask(node: RedlockNode): AcquireAnswer | Promise<AcquireAnswer> {
-    this.#sentTo = withServer(this.#sentTo, node)
-    this.#record.acquireSentTo = withServer(this.#record.acquireSentTo, node)
-    return node.requestVote(this.#ticket, this.#proposal)
+  #ask(server: RedlockServer): AcquireAnswer | Promise<AcquireAnswer> {
+    this.#sentTo = withServer(this.#sentTo, server)
+    this.#record.acquireSentTo = withServer(this.#record.acquireSentTo, server)
+    return server.requestVote(this.#ticket, this.#proposal)
   }
 
-  #late(node: RedlockNode, answer: AcquireAnswer): void {
+  #late(server: RedlockServer, answer: AcquireAnswer): void {
     // The release of the ticket was sent after this request, or is pending, and ends the vote.
     if (this.#record.isOver && this.#outcome !== 'refused') return
     if (answer.tag !== 'held') return
-    if (this.#outcome === 'refused') withdraw(node, this.#ticket)
+    if (this.#outcome === 'refused') withdraw(server, this.#ticket)
     // If the ticket holds by now, its next renewal tells this server the fence.
     else if (this.#outcome === 'queued') {
       this.#record.waitsForAll = true
@@ -128,28 +128,28 @@ class AcquireRound {
     }
   }
 
-  #failed(node: RedlockNode): void {
-    if (has(this.#sentTo, node)) {
-      this.#unansweredBy = withServer(this.#unansweredBy, node)
-      this.#record.unansweredBy = withServer(this.#record.unansweredBy, node)
+  #failed(server: RedlockServer): void {
+    if (has(this.#sentTo, server)) {
+      this.#unansweredBy = withServer(this.#unansweredBy, server)
+      this.#record.unansweredBy = withServer(this.#record.unansweredBy, server)
     }
-    if (this.#outcome === 'refused' || this.#record.isOver) this.#cancel(node)
+    if (this.#outcome === 'refused' || this.#record.isOver) this.#cancel(server)
   }
 
   /** Gives back all votes of a ticket that does not wait. */
   #leave(tally: Tally<AcquireAnswer>): void {
     this.#quorum.tickets.end(this.#ticket.id)
-    for (const node of this.#quorum.nodes) {
-      if (tally.answers[node.index]?.tag === 'held') withdraw(node, this.#ticket)
-      else this.#cancel(node)
+    for (const server of this.#quorum.servers) {
+      if (tally.answers[server.index]?.tag === 'held') withdraw(server, this.#ticket)
+      else this.#cancel(server)
     }
   }
 
   /** A server that did not answer may have given its vote, or may give it later. */
-  #cancel(node: RedlockNode): void {
-    if (!has(this.#unansweredBy, node)) return
+  #cancel(server: RedlockServer): void {
+    if (!has(this.#unansweredBy, server)) return
     const { key, id, ttlMs, minHoldMs } = this.#ticket
-    node.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
+    server.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs))
   }
 }
 
@@ -165,7 +165,7 @@ function knownFence(record: TicketRecord, votes: readonly Vote[]): bigint | unde
 }
 
 function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decision | undefined {
-  const { nodes, majority } = quorum
+  const { servers, majority } = quorum
   const votes: Vote[] = []
   let forgetful = 0
   let forgetfulServers = 0
@@ -174,11 +174,11 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
     if (answer === undefined) continue
     if (answer.tag === 'gone') return answer
     answered += 1
-    const node = nodes[index]
-    const counts = node?.votesCount === true
+    const server = servers[index]
+    const counts = server?.votesCount === true
     if (!counts && answer.tag !== 'busy') forgetfulServers += 1
     if (answer.tag !== 'held') continue
-    if (counts) votes.push({ node, fence: answer.fence })
+    if (counts) votes.push({ server, fence: answer.fence })
     else forgetful += 1
   }
   if (votes.length >= majority) return { tag: 'elected', votes }
@@ -189,7 +189,7 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
   }
   if (votes.length + forgetful >= majority) throw forgetfulError(quorum, key)
   // In the queue of such a server may be no more than another new ticket, which cannot hold yet either.
-  if (nodes.length - forgetfulServers < majority) throw forgetfulError(quorum, key)
+  if (servers.length - forgetfulServers < majority) throw forgetfulError(quorum, key)
   return { tag: 'contended', tally }
 }
 

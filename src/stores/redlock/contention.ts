@@ -1,9 +1,9 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import type { RedlockNode } from './node.ts'
-import type { VoteView } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import type { Quorum } from './quorum.ts'
+import type { RedlockServer } from './redlock-server.ts'
+import type { VoteView } from './server-scripts.ts'
 import type { TicketRecord } from './tickets.ts'
 
 /**
@@ -44,14 +44,14 @@ export async function contend(
  * because a vote that is being given back must not be counted.
  */
 function giveWay(
-  { nodes }: Quorum,
+  { servers }: Quorum,
   ticket: Ticket,
   record: TicketRecord,
   votes: ReadonlyMap<number, string>,
 ): Promise<boolean> {
-  const asked = nodes.filter(({ index }) => votes.has(index))
-  const requeue = (node: RedlockNode): boolean | Promise<boolean> =>
-    !record.isOver && node.scripts.requeue(ticket, votes.get(node.index) ?? '')
+  const asked = servers.filter(({ index }) => votes.has(index))
+  const requeue = (server: RedlockServer): boolean | Promise<boolean> =>
+    !record.isOver && server.scripts.requeue(ticket, votes.get(server.index) ?? '')
   return poll(asked, requeue, {
     decide: ({ answers, pending }: Tally<boolean>) =>
       pending > 0 ? undefined : asked.every(({ index }) => answers[index] === true),
@@ -70,7 +70,7 @@ interface VoteCounts {
 
 /** Reads the votes of all tickets in the room, from every server. */
 async function countVotes(quorum: Quorum, ticket: Ticket): Promise<VoteCounts> {
-  const rooms = await poll(quorum.nodes, (node) => node.scripts.votes(ticket.key), {
+  const rooms = await poll(quorum.servers, (server) => server.scripts.votes(ticket.key), {
     decide: ({ answers, pending }: Tally<readonly VoteView[]>) => (pending > 0 ? undefined : answers),
   })
   const votes = new Map<number, string>()

@@ -11,10 +11,10 @@ import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { VOTER_CHECKS } from './doctor-checks.ts'
-import { NodeScripts } from './node-scripts.ts'
 import { parseOptions } from './options.ts'
 import type { RedlockSettings } from './redlock-store.ts'
 import { votingScripts } from './scripts.ts'
+import { ServerScripts } from './server-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 import { parseRedlockUrl } from './url.ts'
 
@@ -63,7 +63,7 @@ async function diagnoseServer(url: string, settings: RedlockSettings): Promise<D
 async function ageOf(link: RedisLink, settings: RedlockSettings): Promise<{ remembersMs: number } | Finding> {
   const shared = new SharedLink(link)
   try {
-    const { rememberedSince } = await within(LIMIT_MS, new NodeScripts(shared, settings).identity())
+    const { rememberedSince } = await within(LIMIT_MS, new ServerScripts(shared, settings).identity())
     return { remembersMs: performance.now() - rememberedSince }
   } catch (error) {
     return away(messageOf(error))

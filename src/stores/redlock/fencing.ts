@@ -1,9 +1,9 @@
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import type { RedlockNode } from './node.ts'
-import type { ClaimAnswer } from './node-scripts.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
+import type { RedlockServer } from './redlock-server.ts'
+import type { ClaimAnswer } from './server-scripts.ts'
 import { isOurs, type TicketRecord } from './tickets.ts'
 
 /**
@@ -31,17 +31,17 @@ export async function claimFence(
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
   // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
-  let nodes: readonly RedlockNode[] = votes.map((vote) => vote.node)
+  let servers: readonly RedlockServer[] = votes.map((vote) => vote.server)
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
-    const outcome = await claim(quorum, ticket, { fence, nodes })
+    const outcome = await claim(quorum, ticket, { fence, servers })
     if (outcome.tag === 'accepted') return quorum.fences ? fence : NO_FENCE
-    if (outcome.tag === 'lost' && (record.isOver || nodes === quorum.nodes)) {
+    if (outcome.tag === 'lost' && (record.isOver || servers === quorum.servers)) {
       return lost(quorum, outcome.tally, ticket.key)
     }
     // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of
     // them.
     if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
-    nodes = quorum.nodes
+    servers = quorum.servers
   }
   throw new StoreError(
     'store-unavailable',
@@ -61,7 +61,7 @@ export interface VotedTicket {
 
 /** The vote of one server, and the fence that it gave the ticket. */
 export interface Vote {
-  readonly node: RedlockNode
+  readonly server: RedlockServer
   readonly fence: bigint
 }
 
@@ -82,10 +82,10 @@ type ClaimOutcome =
 function claim(
   { majority, proposals }: Quorum,
   ticket: Ticket,
-  { fence, nodes }: { readonly fence: bigint; readonly nodes: readonly RedlockNode[] },
+  { fence, servers }: { readonly fence: bigint; readonly servers: readonly RedlockServer[] },
 ): Promise<ClaimOutcome> {
   const askedAt = performance.now()
-  return poll(nodes, (node) => node.claim(ticket, { fence, mode: 'claim' }), {
+  return poll(servers, (server) => server.claim(ticket, { fence, mode: 'claim' }), {
     decide: (tally: Tally<ClaimAnswer>): ClaimOutcome | undefined => {
       let accepted = 0
       let serverUs = 0

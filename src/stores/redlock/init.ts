@@ -12,9 +12,9 @@ import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { linksOfAll } from './links.ts'
-import { type FirstLook, NodeScripts } from './node-scripts.ts'
 import { parseOptions, type RedlockStoreOptions } from './options.ts'
 import { votingScripts } from './scripts.ts'
+import { type FirstLook, ServerScripts } from './server-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 import { parseRedlockUrl } from './url.ts'
 
@@ -95,12 +95,12 @@ async function clientsOf(servers: string | readonly (IoredisClient | NodeRedisCl
 
 class NewServer {
   readonly #link: SharedLink
-  readonly #scripts: NodeScripts
+  readonly #scripts: ServerScripts
   readonly #names: RoomNames
 
   constructor(link: SharedLink, options: { readonly prefix: string; readonly maxTtlMs: number }) {
     this.#link = link
-    this.#scripts = new NodeScripts(link, options)
+    this.#scripts = new ServerScripts(link, options)
     this.#names = new RoomNames(link.keyPrefix + options.prefix)
   }
 

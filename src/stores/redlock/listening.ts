@@ -1,7 +1,7 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import type { Wake } from '../../contract/store.ts'
 import type { CombinedWakes } from './combined-wakes.ts'
-import type { RedlockNode } from './node.ts'
+import type { RedlockServer } from './redlock-server.ts'
 
 /** Subscribes to the wakes of every server. A server that is away is tried again until it is back. */
 export class Listening {
@@ -13,7 +13,7 @@ export class Listening {
   #closed = false
 
   constructor(
-    nodes: readonly RedlockNode[],
+    servers: readonly RedlockServer[],
     {
       majority,
       wakes,
@@ -25,8 +25,8 @@ export class Listening {
     this.flowing = new Promise((resolve, reject) => {
       let flowing = 0
       let failed = 0
-      for (const node of nodes) {
-        void this.#subscribe(node, {
+      for (const server of servers) {
+        void this.#subscribe(server, {
           flows: () => {
             flowing += 1
             if (flowing === majority) resolve()
@@ -34,7 +34,7 @@ export class Listening {
           },
           fails: (error) => {
             failed += 1
-            if (nodes.length - failed < majority) reject(error)
+            if (servers.length - failed < majority) reject(error)
           },
         })
       }
@@ -47,13 +47,13 @@ export class Listening {
     this.#pauses.clear()
   }
 
-  async #subscribe(node: RedlockNode, first: FirstAttempt): Promise<void> {
+  async #subscribe(server: RedlockServer, first: FirstAttempt): Promise<void> {
     for (let attempt = 1; !this.#closed; attempt += 1) {
       try {
-        await node.rooms.listen((wake) => {
+        await server.rooms.listen((wake) => {
           // One server alone grants nothing: whatever it says about a ticket is a hint.
           if (wake.tag === 'all') this.#onWake(wake)
-          else this.#wakes.heard(wake.id, node)
+          else this.#wakes.heard(wake.id, server)
         })
         if (attempt === 1 && first.flows()) return
         // Until now wakes of this server may have been missed.

@@ -1,5 +1,5 @@
 import type { Answer } from '../../contract/store.ts'
-import type { RedlockNode } from './node.ts'
+import type { RedlockServer } from './redlock-server.ts'
 
 /** The answers of the servers to one request so far, by their place in the list. */
 export interface Tally<T> {
@@ -13,21 +13,21 @@ export interface PollOptions<T, D> {
   /** Called after every answer. Returns the decision, or undefined to wait for more answers. Decides when nothing is pending. */
   readonly decide: (tally: Tally<T>) => D | undefined
   /** Called with an answer that comes after the decision. */
-  readonly late?: (node: RedlockNode, answer: T) => void
+  readonly late?: (server: RedlockServer, answer: T) => void
   /** Called for a server that gave no answer, before or after the decision. */
-  readonly failed?: (node: RedlockNode) => void
+  readonly failed?: (server: RedlockServer) => void
 }
 
 /** Asks all servers at once, and resolves as soon as `decide` has enough answers. */
 export function poll<T, D>(
-  nodes: readonly RedlockNode[],
-  request: (node: RedlockNode) => Answer<T>,
+  servers: readonly RedlockServer[],
+  request: (server: RedlockServer) => Answer<T>,
   { decide, late = ignore, failed = ignore }: PollOptions<T, D>,
 ): Promise<D> {
   return new Promise((resolve, reject) => {
     const answers: (T | undefined)[] = []
     const errors: unknown[] = []
-    let pending = nodes.length
+    let pending = servers.length
     let asking = true
     let decided = false
     const tryToDecide = (): void => {
@@ -42,21 +42,21 @@ export function poll<T, D>(
         reject(error)
       }
     }
-    for (const node of nodes) {
-      node.ask(() => request(node), {
+    for (const server of servers) {
+      server.ask(() => request(server), {
         answered: (answer) => {
-          if (decided) return late(node, answer)
-          answers[node.index] = answer
+          if (decided) return late(server, answer)
+          answers[server.index] = answer
           pending -= 1
           tryToDecide()
         },
         failed: (error) => {
-          failed(node)
+          failed(server)
           errors.push(error)
           pending -= 1
           tryToDecide()
         },
-        answeredLate: (answer) => late(node, answer),
+        answeredLate: (answer) => late(server, answer),
       })
     }
     asking = false

@@ -1,9 +1,9 @@
 import { milliseconds } from '../../base/diagnosis.ts'
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import type { RedlockNode } from './node.ts'
 import type { Tally } from './poll.ts'
 import type { Proposals } from './proposals.ts'
+import type { RedlockServer } from './redlock-server.ts'
 import type { TicketRecord, Tickets } from './tickets.ts'
 
 /**
@@ -27,7 +27,7 @@ import type { TicketRecord, Tickets } from './tickets.ts'
  *    (contention.ts, pending-releases.ts, lua/withdraw.lua)
  */
 export interface Quorum {
-  readonly nodes: readonly RedlockNode[]
+  readonly servers: readonly RedlockServer[]
   /** How many servers make a quorum: more than half of them. */
   readonly majority: number
   readonly fences: boolean
@@ -65,22 +65,23 @@ export function inTurn<T>(
 }
 
 /** Takes a ticket out of the room of a server, whether it has its vote or waits: now, or once the server can be reached. */
-export function withdraw(node: RedlockNode, ticket: Ticket): void {
+export function withdraw(server: RedlockServer, ticket: Ticket): void {
   const { key, id, minHoldMs, ttlMs } = ticket
-  node.ask<unknown>(
-    () => (minHoldMs > 0 ? node.scripts.withdraw(ticket) : node.rooms.release({ key, id, cancel: false })),
+  server.ask<unknown>(
+    () =>
+      minHoldMs > 0 ? server.scripts.withdraw(ticket) : server.rooms.release({ key, id, cancel: false }),
     {
       answered: () => {},
-      failed: () => node.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs)),
+      failed: () => server.releaseLater({ key, id, cancel: true }, Math.max(ttlMs, minHoldMs)),
     },
   )
 }
 
 /** Tells a server the fence that a quorum has agreed on, so that every quorum knows it. */
-export function propagateFence(node: RedlockNode, ticket: Ticket, record: TicketRecord): void {
+export function propagateFence(server: RedlockServer, ticket: Ticket, record: TicketRecord): void {
   const { fence } = record
   if (record.isOver || fence === undefined || fence === NO_FENCE) return
-  node.ask(() => node.claim(ticket, { fence, mode: 'propagate' }), SILENT)
+  server.ask(() => server.claim(ticket, { fence, mode: 'propagate' }), SILENT)
 }
 
 /** The fence of every lease with the option `fences: false`. Lower than every real fence. */
@@ -90,9 +91,9 @@ const SILENT = { answered: (): void => {}, failed: (): void => {} }
 
 /** Too few servers answered. If so many refused that no quorum is left, asking again is in vain. Everything else may pass. */
 export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: string): StoreError {
-  const { nodes, majority } = quorum
+  const { servers, majority } = quorum
   const refusals = errors.filter((error) => error instanceof StoreError && error.code === 'store-refused')
-  if (nodes.length - refusals.length < majority && refusals[0] instanceof StoreError) {
+  if (servers.length - refusals.length < majority && refusals[0] instanceof StoreError) {
     return new StoreError('store-refused', refusals[0].message, { key, cause: refusals[0] })
   }
   const [cause] = errors
@@ -102,20 +103,20 @@ export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: st
       : 'Check that they run and can be reached.'
   return new StoreError(
     'store-unavailable',
-    `Fewer than ${majority} of the ${nodes.length} Redis servers answered. ${why}`,
+    `Fewer than ${majority} of the ${servers.length} Redis servers answered. ${why}`,
     { key, cause },
   )
 }
 
 /** The votes of too few servers count, so no ticket can have a quorum yet. */
 export function forgetfulError(quorum: Quorum, key: string): StoreError {
-  const { nodes, majority } = quorum
-  const waits = nodes.map((node) => node.forgetfulMs).sort((one, other) => one - other)
+  const { servers, majority } = quorum
+  const waits = servers.map((server) => server.forgetfulMs).sort((one, other) => one - other)
   const leftMs = Math.ceil(waits[majority - 1] ?? 0)
   // Some of them are forgetful, and the key is taken on others. Or one was flushed between its vote and the claim.
   if (leftMs <= 0) return new StoreError('store-unavailable', SOME_FORGETFUL, { key })
-  const forgetful = nodes.filter(({ identity, votesCount }) => identity !== undefined && !votesCount).length
-  const message = `The votes of ${forgetful} of the ${nodes.length} Redis servers do not count yet, and ${majority} have to. These servers are new, have lost their data, or had their clocks set back, so they may have forgotten a holder. Their votes count in ${milliseconds(leftMs)}, when \`maxTtl\` is over. ${ADVICE}`
+  const forgetful = servers.filter(({ identity, votesCount }) => identity !== undefined && !votesCount).length
+  const message = `The votes of ${forgetful} of the ${servers.length} Redis servers do not count yet, and ${majority} have to. These servers are new, have lost their data, or had their clocks set back, so they may have forgotten a holder. Their votes count in ${milliseconds(leftMs)}, when \`maxTtl\` is over. ${ADVICE}`
   quorum.warn(message)
   return new StoreError('store-unavailable', message, {
     key,

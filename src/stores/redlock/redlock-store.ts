@@ -18,10 +18,10 @@ import type { RedisLink } from '../redis/server/client-link.ts'
 import { acquire } from './acquire.ts'
 import { CombinedWakes } from './combined-wakes.ts'
 import { Listening } from './listening.ts'
-import { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { Proposals } from './proposals.ts'
 import { type Quorum, tooFewError } from './quorum.ts'
+import { RedlockServer } from './redlock-server.ts'
 import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
 import { REPLICA, type ServerIdentity } from './server-identity.ts'
@@ -50,18 +50,26 @@ export class RedlockStore implements Store {
   constructor(links: readonly RedisLink[], settings: RedlockSettings) {
     this.#settings = settings
     const watch = {
-      canSpare: (node: RedlockNode) => this.#working(node) >= this.#quorum.majority,
+      canSpare: (server: RedlockServer) => this.#working(server) >= this.#quorum.majority,
       onBack: () => this.#serverBack(),
-      onIdentity: (node: RedlockNode, identity: ServerIdentity) => this.#met(node, identity),
-      onRefusal: (node: RedlockNode, error: StoreError) => this.#warnOf(node, error),
+      onIdentity: (server: RedlockServer, identity: ServerIdentity) => this.#met(server, identity),
+      onRefusal: (server: RedlockServer, error: StoreError) => this.#warnOf(server, error),
     }
     const { prefix, maxTtlMs, fences } = settings
-    const nodes = links.map((link, index) => new RedlockNode(link, { index, prefix, maxTtlMs, watch }))
-    const majority = Math.floor(nodes.length / 2) + 1
+    const servers = links.map((link, index) => new RedlockServer(link, { index, prefix, maxTtlMs, watch }))
+    const majority = Math.floor(servers.length / 2) + 1
     this.#wakes = new CombinedWakes(majority, (wake) => this.#wake(wake))
     const wake = (id: string): void => this.#wake({ tag: 'ticket', id })
     const warn = (message: string): void => this.#warn('forgetful', message)
-    this.#quorum = { nodes, majority, fences, tickets: new Tickets(), proposals: new Proposals(), wake, warn }
+    this.#quorum = {
+      servers,
+      majority,
+      fences,
+      tickets: new Tickets(),
+      proposals: new Proposals(),
+      wake,
+      warn,
+    }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -81,7 +89,7 @@ export class RedlockStore implements Store {
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     this.#assertOpen()
-    const { majority, nodes, tickets } = this.#quorum
+    const { majority, servers, tickets } = this.#quorum
     const record = tickets.end(request.id)
     // If another process has begun the ticket, it may have sent an acquire to each server.
     const { acquireSentTo, unansweredBy } =
@@ -89,11 +97,11 @@ export class RedlockStore implements Store {
         ? record
         : { acquireSentTo: ALL_SERVERS, unansweredBy: ALL_SERVERS }
     // An acquire may still arrive, on a connection that was given up or from the other process. The tombstone stops it.
-    const requestTo = (node: RedlockNode): ReleaseRequest =>
-      has(unansweredBy, node) ? { ...request, cancel: true } : request
-    return poll(nodes, (node) => node.rooms.release(requestTo(node)), {
-      failed: (node) => {
-        if (has(acquireSentTo, node)) node.releaseLater(request, this.#settings.maxTtlMs)
+    const requestTo = (server: RedlockServer): ReleaseRequest =>
+      has(unansweredBy, server) ? { ...request, cancel: true } : request
+    return poll(servers, (server) => server.rooms.release(requestTo(server)), {
+      failed: (server) => {
+        if (has(acquireSentTo, server)) server.releaseLater(request, this.#settings.maxTtlMs)
       },
       decide: (tally: Tally<ReleaseAnswer>) => {
         const { answers, pending } = tally
@@ -114,9 +122,9 @@ export class RedlockStore implements Store {
     this.#assertOpen()
     const listener = { onWake }
     this.#listeners.add(listener)
-    const { nodes, majority } = this.#quorum
+    const { servers, majority } = this.#quorum
     const options = { majority, wakes: this.#wakes, onWake: (wake: Wake) => this.#wake(wake) }
-    this.#listening ??= new Listening(nodes, options)
+    this.#listening ??= new Listening(servers, options)
     try {
       await this.#listening.flowing
     } catch (error) {
@@ -131,8 +139,8 @@ export class RedlockStore implements Store {
   /** Unless one room is asked for, it reads every room of every server for each page. That is for people, and not for a loop. */
   async inspect({ prefix, exact = false, cursor, count }: InspectRequest): Promise<RoomPage> {
     this.#assertOpen()
-    const { nodes, majority, fences } = this.#quorum
-    const lists = await poll(nodes, (node) => roomsOf(node.rooms, { prefix, exact }), {
+    const { servers, majority, fences } = this.#quorum
+    const lists = await poll(servers, (server) => roomsOf(server.rooms, { prefix, exact }), {
       decide: (tally: Tally<readonly RoomView[]>) => {
         if (tally.pending > 0) return undefined
         const seen = tally.answers.filter((rooms) => rooms !== undefined)
@@ -149,7 +157,7 @@ export class RedlockStore implements Store {
 
   async evict(request: EvictRequest): Promise<readonly string[]> {
     this.#assertOpen()
-    return poll(this.#quorum.nodes, (node) => node.rooms.evict(request), {
+    return poll(this.#quorum.servers, (server) => server.rooms.evict(request), {
       decide: (tally: Tally<readonly string[]>) => {
         if (tally.pending > 0) return undefined
         const removed = tally.answers.filter((ids) => ids !== undefined)
@@ -167,7 +175,7 @@ export class RedlockStore implements Store {
     this.#listeners.clear()
     this.#listening?.close()
     this.#wakes.close()
-    await Promise.all(this.#quorum.nodes.map((node) => node.close()))
+    await Promise.all(this.#quorum.servers.map((server) => server.close()))
   }
 
   /**
@@ -181,7 +189,7 @@ export class RedlockStore implements Store {
     const graceOver = new Promise<void>((resolve) => {
       endGrace = resolve
     })
-    const met = poll(this.#quorum.nodes, () => true, {
+    const met = poll(this.#quorum.servers, () => true, {
       decide: (tally: Tally<boolean>) => {
         if (this.#refusal !== undefined) throw this.#refusal
         const replica = tally.errors.find((error) => error instanceof StoreError && error.message === REPLICA)
@@ -214,13 +222,13 @@ export class RedlockStore implements Store {
   }
 
   /** Two addresses of one server would give it two votes. */
-  #met(node: RedlockNode, { memoryName, runId }: ServerIdentity): StoreError | undefined {
-    for (const other of this.#quorum.nodes) {
+  #met(server: RedlockServer, { memoryName, runId }: ServerIdentity): StoreError | undefined {
+    for (const other of this.#quorum.servers) {
       const known = other.identity
-      if (other === node || known === undefined) continue
+      if (other === server || known === undefined) continue
       const knowsRuns = runId !== undefined && known.runId !== undefined
       if (knowsRuns ? known.runId !== runId : known.memoryName !== memoryName) continue
-      const [first, second] = [other.index, node.index].sort((one, two) => one - two) as [number, number]
+      const [first, second] = [other.index, server.index].sort((one, two) => one - two) as [number, number]
       const what = `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`
       this.#refusal = new StoreError('store-refused', what)
       return this.#refusal
@@ -229,8 +237,8 @@ export class RedlockStore implements Store {
   }
 
   /** The store works with the other servers, but a person should know that this one is missing. */
-  #warnOf(node: RedlockNode, error: StoreError): void {
-    const warning = `Redis server ${node.index + 1} of ${this.#quorum.nodes.length} does not take part: ${error.message}`
+  #warnOf(server: RedlockServer, error: StoreError): void {
+    const warning = `Redis server ${server.index + 1} of ${this.#quorum.servers.length} does not take part: ${error.message}`
     this.#warn(warning, warning)
   }
 
@@ -246,8 +254,8 @@ export class RedlockStore implements Store {
     if (this.#working() === this.#quorum.majority) this.#wake({ tag: 'all' })
   }
 
-  #working(without?: RedlockNode): number {
-    return this.#quorum.nodes.filter((node) => node !== without && !node.isFaulty).length
+  #working(without?: RedlockServer): number {
+    return this.#quorum.servers.filter((server) => server !== without && !server.isFaulty).length
   }
 
   #wake(wake: Wake): void {

@@ -2,16 +2,16 @@ import { type Instant, now, systemClock } from '../../base/clock.ts'
 import { type AcquireAnswer, GONE, type Gone, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { agreedFence, claimFence, type Vote, votesLostError } from './fencing.ts'
-import type { RedlockNode } from './node.ts'
 import { poll, type Tally } from './poll.ts'
 import { forgetfulError, inTurn, propagateFence, type Quorum, tooFewError, withdraw } from './quorum.ts'
+import type { RedlockServer } from './redlock-server.ts'
 import { has, withServer } from './server-set.ts'
 import { grant, isOurs, isValid, type TicketRecord } from './tickets.ts'
 
 /** A server's answer about a ticket: to a renewal, or to the acquire that {@link Renewal} sends after it. */
-type NodeAnswer = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
+type ServerAnswer = RenewAnswer | Extract<AcquireAnswer, { tag: 'busy' }>
 
-type NodeTally = Tally<NodeAnswer>
+type ServerTally = Tally<ServerAnswer>
 
 /**
  * Renews tickets with one request to each server for all of them, by the rules in quorum.ts. If too few servers tell what became
@@ -62,7 +62,7 @@ interface Asked {
 
 function askAll(quorum: Quorum, asked: readonly Asked[]): Promise<Tally<readonly RenewAnswer[]>> {
   const tickets = asked.map(({ ticket }) => ticket)
-  return poll(quorum.nodes, (node) => node.rooms.renew(tickets), {
+  return poll(quorum.servers, (server) => server.rooms.renew(tickets), {
     decide: (tally: Tally<readonly RenewAnswer[]>) => {
       if (tally.pending === 0) {
         for (const { record } of asked) record.waitsForAll = false
@@ -83,11 +83,11 @@ function askAll(quorum: Quorum, asked: readonly Asked[]): Promise<Tally<readonly
   })
 }
 
-function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): NodeTally {
+function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): ServerTally {
   return { ...tally, answers: Array.from(tally.answers, (answers) => answers?.[index]) }
 }
 
-function isDecided(quorum: Quorum, record: TicketRecord, { answers, pending }: NodeTally): boolean {
+function isDecided(quorum: Quorum, record: TicketRecord, { answers, pending }: ServerTally): boolean {
   const { majority } = quorum
   if (answers.some(isEviction)) return true
   if (count(answers, 'held') >= majority) {
@@ -125,7 +125,7 @@ class Renewal {
     this.#askedAt = askedAt
   }
 
-  async answerTo(tally: NodeTally): Promise<RenewAnswer> {
+  async answerTo(tally: ServerTally): Promise<RenewAnswer> {
     const { majority } = this.#quorum
     const eviction = tally.answers.find(isEviction)
     if (eviction !== undefined) return this.#evicted(eviction)
@@ -138,7 +138,7 @@ class Renewal {
     return this.#lost(tally)
   }
 
-  async #held({ answers }: NodeTally): Promise<RenewAnswer> {
+  async #held({ answers }: ServerTally): Promise<RenewAnswer> {
     const record = this.#record
     const fence =
       record.fence ??
@@ -152,10 +152,10 @@ class Renewal {
     record.splitVotes = 0
     grant(record, this.#askedAt, this.#ticket.ttlMs)
     for (const [index, answer] of answers.entries()) {
-      const node = this.#quorum.nodes[index]
+      const server = this.#quorum.servers[index]
       // This server let the ticket in after a quorum had agreed on the fence, and gave a fence of its own.
-      if (node !== undefined && answer?.tag === 'held' && answer.fence !== fence)
-        propagateFence(node, this.#ticket, record)
+      if (server !== undefined && answer?.tag === 'held' && answer.fence !== fence)
+        propagateFence(server, this.#ticket, record)
     }
     return { tag: 'held', fence }
   }
@@ -164,7 +164,7 @@ class Renewal {
    * Called when servers were restarted or flushed and have forgotten the holder. They are forgetful, so no other ticket can have
    * a quorum before the holder's validity ends. Until then the holder may ask for these votes again.
    */
-  async #heal(tally: NodeTally): Promise<RenewAnswer> {
+  async #heal(tally: ServerTally): Promise<RenewAnswer> {
     const record = this.#record
     const vacant = this.#where(tally, 'gone')
     if (!isValid(record) || vacant.length === 0) return this.#lost(tally)
@@ -174,7 +174,7 @@ class Renewal {
   }
 
   /** Servers that were away or restarted do not know the waiter. It joins their queues again. */
-  async #wait(tally: NodeTally): Promise<RenewAnswer> {
+  async #wait(tally: ServerTally): Promise<RenewAnswer> {
     const { majority } = this.#quorum
     const vacant = this.#where(tally, 'gone')
     const joined = vacant.length === 0 ? tally : await this.#ask(vacant, tally, this.#ticket)
@@ -192,16 +192,16 @@ class Renewal {
   }
 
   /** The ticket has no quorum. Throws if too few servers answered to be certain of that. */
-  #lost(tally: NodeTally): RenewAnswer {
-    const { nodes, majority, tickets } = this.#quorum
+  #lost(tally: ServerTally): RenewAnswer {
+    const { servers, majority, tickets } = this.#quorum
     const { answers } = tally
-    const unknown = nodes.length - answers.filter((answer) => answer !== undefined).length
+    const unknown = servers.length - answers.filter((answer) => answer !== undefined).length
     if (count(answers, 'held') + count(answers, 'queued') + unknown >= majority)
       throw tooFewError(this.#quorum, tally, this.#ticket.key)
     // The engine asks again for a waiter, under the same id, so that it keeps its places in the queues.
     if (this.#record.fence === undefined && this.#ticket.patienceMs > 0) return GONE
     // The votes that the holder still has on other servers must not block other tickets.
-    for (const node of nodes) if (answers[node.index]?.tag !== 'gone') withdraw(node, this.#ticket)
+    for (const server of servers) if (answers[server.index]?.tag !== 'gone') withdraw(server, this.#ticket)
     tickets.end(this.#ticket.id)
     return GONE
   }
@@ -209,43 +209,44 @@ class Renewal {
   #evicted(gone: Gone): RenewAnswer {
     this.#quorum.tickets.end(this.#ticket.id)
     // Also from servers that the eviction did not reach.
-    for (const node of this.#quorum.nodes) withdraw(node, this.#ticket)
+    for (const server of this.#quorum.servers) withdraw(server, this.#ticket)
     return gone
   }
 
   /** How many votes count for a new holder: all but those of forgetful servers. */
-  #counting({ answers }: NodeTally): number {
-    const { nodes } = this.#quorum
-    return answers.filter((answer, index) => answer?.tag === 'held' && nodes[index]?.votesCount === true)
+  #counting({ answers }: ServerTally): number {
+    const { servers } = this.#quorum
+    return answers.filter((answer, index) => answer?.tag === 'held' && servers[index]?.votesCount === true)
       .length
   }
 
-  #where({ answers }: NodeTally, tag: NodeAnswer['tag']): readonly RedlockNode[] {
-    return this.#quorum.nodes.filter((node) => answers[node.index]?.tag === tag)
+  #where({ answers }: ServerTally, tag: ServerAnswer['tag']): readonly RedlockServer[] {
+    return this.#quorum.servers.filter((server) => answers[server.index]?.tag === tag)
   }
 
   /** Sends an acquire to some servers, and puts their answers in the place of their earlier ones. */
-  async #ask(nodes: readonly RedlockNode[], before: NodeTally, ticket: Ticket): Promise<NodeTally> {
+  async #ask(servers: readonly RedlockServer[], before: ServerTally, ticket: Ticket): Promise<ServerTally> {
     const record = this.#record
     return poll(
-      nodes,
-      (node) => {
+      servers,
+      (server) => {
         // The ticket was released meanwhile. An acquire would undo that.
         if (record.isOver) return GONE
         // For a ticket of another process the servers that were asked stay unknown.
-        if (isOurs(record)) record.acquireSentTo = withServer(record.acquireSentTo, node)
-        return node.rooms.acquire(ticket)
+        if (isOurs(record)) record.acquireSentTo = withServer(record.acquireSentTo, server)
+        return server.rooms.acquire(ticket)
       },
       {
-        failed: (node) => {
-          if (has(record.acquireSentTo, node)) record.unansweredBy = withServer(record.unansweredBy, node)
+        failed: (server) => {
+          if (has(record.acquireSentTo, server)) record.unansweredBy = withServer(record.unansweredBy, server)
         },
         decide: ({ answers, pending, errors }) => {
           if (pending > 0) return undefined
-          const merged: (NodeAnswer | undefined)[] = before.answers.map(
+          const merged: (ServerAnswer | undefined)[] = before.answers.map(
             (answer, index) => answers[index] ?? answer,
           )
-          for (const node of nodes) if (answers[node.index] === undefined) merged[node.index] = undefined
+          for (const server of servers)
+            if (answers[server.index] === undefined) merged[server.index] = undefined
           return { answers: merged, pending: 0, errors: [...before.errors, ...errors] }
         },
       },
@@ -253,24 +254,24 @@ class Renewal {
   }
 }
 
-function count(answers: readonly (NodeAnswer | undefined)[], tag: NodeAnswer['tag']): number {
+function count(answers: readonly (ServerAnswer | undefined)[], tag: ServerAnswer['tag']): number {
   let number = 0
   for (const answer of answers) if (answer?.tag === tag) number += 1
   return number
 }
 
 /** A renewal does not report how many are ahead, and the answer to it does not need that. */
-function asAcquireAnswer(answer: NodeAnswer | undefined): AcquireAnswer | undefined {
+function asAcquireAnswer(answer: ServerAnswer | undefined): AcquireAnswer | undefined {
   return answer?.tag === 'queued' ? { ahead: 0, ...answer } : answer
 }
 
-function votesOf({ nodes }: Quorum, answers: readonly (NodeAnswer | undefined)[]): readonly Vote[] {
-  return nodes.flatMap((node) => {
-    const answer = answers[node.index]
-    return answer?.tag === 'held' ? [{ node, fence: answer.fence }] : []
+function votesOf({ servers }: Quorum, answers: readonly (ServerAnswer | undefined)[]): readonly Vote[] {
+  return servers.flatMap((server) => {
+    const answer = answers[server.index]
+    return answer?.tag === 'held' ? [{ server, fence: answer.fence }] : []
   })
 }
 
-function isEviction(answer: NodeAnswer | undefined): answer is Gone {
+function isEviction(answer: ServerAnswer | undefined): answer is Gone {
   return answer?.tag === 'gone' && answer.evicted
 }

@@ -2,7 +2,7 @@ import { Redis } from 'ioredis'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { ioredisLink } from '../../../src/stores/redis/server/ioredis.ts'
-import { RedlockNode } from '../../../src/stores/redlock/node.ts'
+import { RedlockServer } from '../../../src/stores/redlock/redlock-server.ts'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
@@ -17,22 +17,22 @@ describe('one server, asked for a vote with a proposed fence', () => {
   })
   afterAll(() => server.close())
 
-  let node: RedlockNode
+  let redlockServer: RedlockServer
   let now: number
   beforeEach(async () => {
     await server.command('FLUSHALL')
     await age(server)
-    node = nodeOf(server, 600_000)
+    redlockServer = redlockServerOf(server, 600_000)
     now = await timeOf(server)
   })
-  afterEach(() => node.close())
+  afterEach(() => redlockServer.close())
 
   /**
    * Whether the server gives a proposal that is so far ahead. Tries again as long as the server's time may have
    * overtaken the proposal on the way.
    */
   async function gives(
-    asked: RedlockNode,
+    asked: RedlockServer,
     aheadUs: number,
   ): Promise<{ readonly mine: Ticket; readonly fence: number }> {
     let [mine, fence] = [ticket(), 0]
@@ -45,35 +45,43 @@ describe('one server, asked for a vote with a proposed fence', () => {
   }
 
   test('gives the proposal, once, when it is a little ahead of the time of the server', async () => {
-    const { mine, fence } = await gives(node, 900_000)
-    expect(fenceOf(await node.requestVote(mine, fence + 1))).toBe(BigInt(fence))
-    expect(fenceOf(await node.requestVote(ticket({ key: 'other' }), fence))).toBeGreaterThan(BigInt(fence))
+    const { mine, fence } = await gives(redlockServer, 900_000)
+    expect(fenceOf(await redlockServer.requestVote(mine, fence + 1))).toBe(BigInt(fence))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'other' }), fence))).toBeGreaterThan(
+      BigInt(fence),
+    )
   })
 
   test('gives its own fence when the proposal is lower than its time or than the last fence, or far ahead', async () => {
-    expect(fenceOf(await node.requestVote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(BigInt(now))
-    const far = fenceOf(await node.requestVote(ticket({ key: 'far' }), now + 60_000_000))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'past' }), now - 1))).toBeGreaterThan(
+      BigInt(now),
+    )
+    const far = fenceOf(await redlockServer.requestVote(ticket({ key: 'far' }), now + 60_000_000))
     expect(far).toBeLessThan(BigInt(now + 60_000_000))
     const last = now + 60_000_000
     await server.command('SET', 'holdfast:fence', last)
     const low = (await timeOf(server)) + 900_000
-    expect(fenceOf(await node.requestVote(ticket({ key: 'low' }), low))).toBe(BigInt(last + 1))
-    expect(fenceOf(await node.requestVote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'low' }), low))).toBe(BigInt(last + 1))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'short' }), 999_999))).toBe(BigInt(last + 2))
   })
 
   test('gives its own fence when it was flushed, and for as long as it may have forgotten a holder', async () => {
-    await node.requestVote(ticket({ key: 'before' }), undefined)
+    await redlockServer.requestVote(ticket({ key: 'before' }), undefined)
     await server.command('FLUSHALL')
     const proposal = now + 900_000
-    expect(fenceOf(await node.requestVote(ticket({ key: 'after' }), proposal))).toBeLessThan(BigInt(proposal))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'after' }), proposal))).toBeLessThan(
+      BigInt(proposal),
+    )
     await server.command('SET', 'holdfast:since', `name - ${Date.now() - 599_000}`)
-    expect(fenceOf(await node.requestVote(ticket({ key: 'soon' }), proposal))).toBeLessThan(BigInt(proposal))
+    expect(fenceOf(await redlockServer.requestVote(ticket({ key: 'soon' }), proposal))).toBeLessThan(
+      BigInt(proposal),
+    )
     await server.command('SET', 'holdfast:since', `name - ${Date.now() - 600_000}`)
-    await gives(node, 900_000)
+    await gives(redlockServer, 900_000)
   })
 
   test('gives no proposal that its time would not be beyond when its vote counts again after it was flushed', async () => {
-    const hasty = nodeOf(server, 200)
+    const hasty = redlockServerOf(server, 200)
     await gives(hasty, 150_000)
     const beyond = (await timeOf(server)) + 900_000
     expect(fenceOf(await hasty.requestVote(ticket({ key: 'beyond' }), beyond))).toBeLessThan(BigInt(beyond))
@@ -162,8 +170,8 @@ async function timeOf({ command }: RedisServer): Promise<number> {
   return Number(seconds) * 1e6 + Number(micros)
 }
 
-function nodeOf({ url }: RedisServer, maxTtlMs: number): RedlockNode {
-  return new RedlockNode(ioredisLink(new Redis(url, { lazyConnect: true })), {
+function redlockServerOf({ url }: RedisServer, maxTtlMs: number): RedlockServer {
+  return new RedlockServer(ioredisLink(new Redis(url, { lazyConnect: true })), {
     index: 0,
     prefix: 'holdfast:',
     maxTtlMs,

@@ -6,11 +6,11 @@ import { RoomNames } from '../redis/server/room-names.ts'
 import { RoomRequests } from '../redis/server/room-requests.ts'
 import { SingleServer } from '../redis/server/single-server.ts'
 import { IdentityQueue } from './identity-queue.ts'
-import { type Claim, type ClaimAnswer, NodeScripts } from './node-scripts.ts'
 import { type OpenRequest, OpenRequests } from './open-requests.ts'
 import { PendingReleases } from './pending-releases.ts'
 import { votingScripts } from './scripts.ts'
 import type { ServerIdentity } from './server-identity.ts'
+import { type Claim, type ClaimAnswer, ServerScripts } from './server-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 
 /** Is called with the result of one request. */
@@ -22,23 +22,23 @@ export interface Sink<T> {
   answeredLate?(answer: T): void
 }
 
-export interface NodeWatch {
+export interface ServerWatch {
   /** Whether the other servers make a quorum. If not, this one gets more time: this process or the network may be slow. */
-  canSpare(node: RedlockNode): boolean
+  canSpare(server: RedlockServer): boolean
   /** The server answers again. */
   onBack(): void
   /** The server has told its identity. Returns an error if this server must not be in the list. */
-  onIdentity(node: RedlockNode, identity: ServerIdentity): StoreError | undefined
+  onIdentity(server: RedlockServer, identity: ServerIdentity): StoreError | undefined
   /** The server refuses, for a reason that a person has to mend. */
-  onRefusal(node: RedlockNode, error: StoreError): void
+  onRefusal(server: RedlockServer, error: StoreError): void
 }
 
-export interface NodeOptions {
+export interface RedlockServerOptions {
   /** Its place in the list, from 0. */
   readonly index: number
   readonly prefix: string
   readonly maxTtlMs: number
-  readonly watch: NodeWatch
+  readonly watch: ServerWatch
 }
 
 /**
@@ -46,13 +46,13 @@ export interface NodeOptions {
  * and then, so that no caller waits for it and no requests pile up. After each new connection the server first tells its
  * identity.
  */
-export class RedlockNode {
+export class RedlockServer {
   readonly index: number
   readonly rooms: RoomRequests
   /** Requests that only a server of several gets. They go through {@link ask}, like those of `rooms`. */
-  readonly scripts: NodeScripts
+  readonly scripts: ServerScripts
   identity: ServerIdentity | undefined
-  readonly #options: NodeOptions
+  readonly #options: RedlockServerOptions
   readonly #link: SharedLink
   readonly #pendingReleases: PendingReleases
   readonly #openRequests = new OpenRequests({
@@ -70,11 +70,11 @@ export class RedlockNode {
   #identifiedGeneration = -1
   #closed = false
 
-  constructor(link: RedisLink, options: NodeOptions) {
+  constructor(link: RedisLink, options: RedlockServerOptions) {
     this.index = options.index
     this.#options = options
     this.#link = new SharedLink(link)
-    this.scripts = new NodeScripts(this.#link, options)
+    this.scripts = new ServerScripts(this.#link, options)
     const names = new RoomNames(link.keyPrefix + options.prefix)
     this.rooms = new RoomRequests(
       new SingleServer(this.#link, { names, replicas: 0, scripts: votingScripts }),

@@ -43,7 +43,7 @@ export interface FirstLook {
 }
 
 /** The scripts that a server runs only as one of several, beside those of a single server. */
-export class NodeScripts {
+export class ServerScripts {
   readonly #link: SharedLink
   readonly #names: RoomNames
   /** The key of the note since when the server remembers everything; see identity.lua. */
