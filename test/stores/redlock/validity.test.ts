@@ -40,7 +40,7 @@ function inScene(body: (scene: Scene) => Promise<void>): () => Promise<void> {
 test.concurrent(
   'a grant is never good for longer than the servers keep it, however slow their answers were',
   inScene(async ({ proxies, locks, holderOf }) => {
-    for (const proxy of proxies) proxy.delay({ replyMs: 500 })
+    for (const proxy of proxies) proxy.delay({ replyMs: 250 })
     const lease = await locks.acquire('slow', { ttl: '5s', renew: false, wait: '20s' })
     const from = performance.now()
     const { remainingMs } = lease
