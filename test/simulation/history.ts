@@ -4,6 +4,7 @@ import { holdfast, type Implementation } from './implementation.ts'
 import { drawPlan, type Family, type Fault, familyNames } from './plan.ts'
 import { scheduleTroubles } from './troubles.ts'
 import type { Violation } from './violation.ts'
+import { closeLocks, join } from './workload.ts'
 import { World } from './world.ts'
 
 export interface History {
@@ -36,7 +37,7 @@ export async function playHistory(seed: string, implementation: Implementation =
 }
 
 async function play(world: World): Promise<void> {
-  world.startActors()
+  for (let index = 0; index < world.plan.processes; index += 1) join(world)
   scheduleTroubles(world)
   await world.advance(world.plan.stormMs)
   world.settle()
@@ -105,7 +106,7 @@ async function serveEverybody(world: World): Promise<void> {
 }
 
 async function leaveNothing(world: World): Promise<void> {
-  for (const member of world.members) if (member.active) world.close(member)
+  for (const member of world.members) if (member.active) closeLocks(world, member)
   await world.advance(CLOSE_MS)
   for (const { name, process, engine, pending } of world.members) {
     if (!process.alive) continue

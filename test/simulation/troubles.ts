@@ -1,5 +1,6 @@
 import type { Member } from './member.ts'
 import type { Fault } from './plan.ts'
+import { closeLocks, join } from './workload.ts'
 import type { World } from './world.ts'
 
 /** Lets the faults of the plan happen at times that chance decides, for as long as the storm lasts. */
@@ -57,11 +58,11 @@ const troubles: Readonly<Partial<Record<Fault, (world: World, member: Member, ch
     process.crash()
     // When a process dies, the kernel closes its connections. When a machine dies, they stay open.
     if (sign > 0) link?.cut()
-    until(world, durationMs, 'world', 'a new process', () => world.join())
+    until(world, durationMs, 'world', 'a new process', () => join(world))
   },
   closes(world, member) {
-    member.process.deliver(() => world.close(member))
-    world.join()
+    member.process.deliver(() => closeLocks(world, member))
+    join(world)
   },
   'wall jumps'(world, member, { amountMs, sign }) {
     world.trace.note(member.name, 'wall clock jumps by', sign * amountMs)

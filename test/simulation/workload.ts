@@ -6,13 +6,30 @@ import { type Bounds, call, OwnError } from './call.ts'
 import type { Member } from './member.ts'
 import type { World } from './world.ts'
 
+/** A new process joins, and its actors begin to work. */
+export function join(world: World): void {
+  const member = world.start()
+  for (let actor = 1; actor <= world.plan.actors; actor += 1) {
+    const name = `${member.name}/${actor}`
+    world.begin(member, name, () => act(world, member, name))
+  }
+}
+
+/** Closes the locks of a process while its actors are at work. */
+export function closeLocks(world: World, member: Member): void {
+  member.closed = true
+  void call(world, member, 'close', { mostMs: CLOSE_MS }, () => member.locks.close())
+}
+
 /** Does what applications do, and also what they should not do: many small programs, until the storm is over. */
-export async function act(world: World, member: Member, name: string): Promise<void> {
+async function act(world: World, member: Member, name: string): Promise<void> {
   const actor = new Actor(world, member, world.random(name))
   for (let deeds = 0; deeds < MOST_DEEDS && !world.calm && member.active; deeds += 1)
     await actor.doSomething()
 }
 
+/** `close` ends the leases, then the pending releases, then the store: one attempt each. */
+const CLOSE_MS = 6000
 const MOST_DEEDS = 40
 /** A release resolves after one attempt, also when the store is silent. */
 const RELEASE_BOUND: Bounds = { mostMs: 2000 }

@@ -6,7 +6,6 @@ import { calmWeather, SimulatedNetwork } from '../../src/testing/simulated-netwo
 import { SimulatedProcess } from '../../src/testing/simulated-process.ts'
 import { SimulatedServer, type StoreAnswer, type StoreCall } from '../../src/testing/simulated-server.ts'
 import { SimulatedTime } from '../../src/testing/simulated-time.ts'
-import { call } from './call.ts'
 import { CalmWitness } from './calm-witness.ts'
 import { DirectLink } from './direct-link.ts'
 import type { Implementation } from './implementation.ts'
@@ -17,7 +16,6 @@ import { FencedRegister } from './register.ts'
 import { roomsOf, StoreWitness } from './store-witness.ts'
 import { Trace } from './trace.ts'
 import { type Rule, Violation } from './violation.ts'
-import { act } from './workload.ts'
 
 /** The processes, a store, the network between them, and the witnesses. */
 export class World {
@@ -91,19 +89,6 @@ export class World {
     })
   }
 
-  startActors(): void {
-    for (let index = 0; index < this.plan.processes; index += 1) this.join()
-  }
-
-  /** A new process joins, and begins to work. */
-  join(): void {
-    const member = this.#start()
-    for (let actor = 1; actor <= this.plan.actors; actor += 1) {
-      const name = `${member.name}/${actor}`
-      this.begin(member, name, () => act(this, member, name))
-    }
-  }
-
   /** Begins work that a process does on its own. Only the end of the history waits for it. */
   begin(member: Member, name: string, work: () => Promise<void>): void {
     member.pending.add(name)
@@ -112,13 +97,8 @@ export class World {
       .finally(() => member.pending.delete(name))
   }
 
-  /** Closes the locks of a process while its actors are at work. */
-  close(member: Member): void {
-    member.closed = true
-    void call(this, member, 'close', { mostMs: CLOSE_MS }, () => member.locks.close())
-  }
-
-  #start(): Member {
+  /** A new process joins. */
+  start(): Member {
     const name = `p${this.members.length + 1}`
     const random = this.random(name)
     const late = this.plan.faults.has('late timers')
@@ -240,8 +220,6 @@ export class World {
   }
 }
 
-/** `close` ends the leases, then the pending releases, then the store: one attempt each. */
-const CLOSE_MS = 6000
 const MOST_DRIFT = 0.0025
 const BURST_MS = 10
 const MOST_EVENTS = 5000
