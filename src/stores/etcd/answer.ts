@@ -11,11 +11,12 @@ import type { Session, Written } from './session/session.ts'
  * Answers acquire and renew: finds out whether a ticket holds, and if so makes sure that it goes on holding. There are
  * three ways in:
  *
- * - `answerOwn`: the ticket is one of this process. A holder's key is compared with etcd, a waiter's room is read.
- * - `answerWritten`: its key was just written, and the reply tells who else is in the room.
- * - `answerUnknown`: this process does not know the ticket. Its key is read, and the ticket becomes one of this process.
+ * - `own`: the ticket is one of this process. A holder's key is compared with etcd, a waiter's room is read.
+ * - `written`: its key was just written, and the reply tells who else is in the room.
+ * - `found`: this process does not know the ticket, but its key. The ticket becomes one of this process.
  *
- * All three end in `answerByState`. `undefined`: the key is gone or has changed meanwhile, and was not removed on purpose.
+ * Each way is one try, and all of them end in `tryByState`. If a try ends in `read-again`, {@link answerUnknown} reads the key
+ * and tries once more. `undefined`: the key is gone or has changed meanwhile, and was not removed on purpose.
  */
 export function answerOwn(
   session: Session,
@@ -23,16 +24,66 @@ export function answerOwn(
   ticket: Ticket,
 ): Promise<RenewAnswer | undefined> {
   return own.during(async () => {
-    const now = performance.now()
-    if (own.state.tag === 'held') {
-      own.renewed(ticket.ttlMs, now)
-      await verify(session, [own])
-    } else if (own.state.tag === 'waiting') {
-      own.heard(ticket, now)
-      await lookAround(session, own)
-    }
-    return answerByState(session, own, ticket)
+    const tried = await tryOwn(session, own, ticket)
+    return tried === 'read-again' ? answerUnknown(session, ticket) : tried
   })
+}
+
+/** A ticket of this process whose key was just compared with etcd. */
+export async function answerVerified(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+): Promise<RenewAnswer | undefined> {
+  const tried = await tryByState(session, own, ticket)
+  return tried === 'read-again' ? answerUnknown(session, ticket) : tried
+}
+
+export async function answerWritten(
+  session: Session,
+  ticket: Ticket,
+  written: Written,
+  surroundings: Surroundings,
+): Promise<AcquireAnswer | undefined> {
+  const tried = await tryWritten(session, ticket, written, surroundings)
+  return tried === 'read-again' ? withAhead(session, ticket, await answerUnknown(session, ticket)) : tried
+}
+
+/** `isInDoubt`: a request that writes the key got no answer, and may still be carried out. */
+export async function answerFound(
+  session: Session,
+  pair: KeyValue,
+  ticket: Ticket,
+  doubt: { readonly isInDoubt: boolean },
+): Promise<AcquireAnswer | undefined> {
+  const tried = await tryFound(session, pair, ticket, doubt)
+  return tried === 'read-again' ? withAhead(session, ticket, await answerUnknown(session, ticket)) : tried
+}
+
+/** Reads the key of the ticket until a try has an answer. */
+export async function answerUnknown(session: Session, ticket: Ticket): Promise<RenewAnswer | undefined> {
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const { pairs } = await session.read({ key: session.names.ticket(ticket.key, ticket.id) })
+    if (pairs[0] === undefined) return undefined
+    const tried = await tryFound(session, pairs[0], ticket, { isInDoubt: false })
+    if (tried !== undefined && tried !== 'read-again' && tried.tag !== 'busy') return tried
+  }
+  throw tooBusy(ticket.key)
+}
+
+/** What one try ends in. `read-again`: only the key in etcd tells what became of the ticket. */
+type Tried<A> = A | 'read-again' | undefined
+
+async function tryOwn(session: Session, own: OwnTicket, ticket: Ticket): Promise<Tried<RenewAnswer>> {
+  const now = performance.now()
+  if (own.state.tag === 'held') {
+    own.renewed(ticket.ttlMs, now)
+    await verify(session, [own])
+  } else if (own.state.tag === 'waiting') {
+    own.heard(ticket, now)
+    await lookAround(session, own)
+  }
+  return tryByState(session, own, ticket)
 }
 
 /** How the room was in the transaction that wrote or found a key. */
@@ -44,37 +95,28 @@ interface Surroundings {
   readonly others: readonly KeyValue[] | undefined
 }
 
-export async function answerWritten(
+async function tryWritten(
   session: Session,
   ticket: Ticket,
   written: Written,
   { revision, isFirst, others }: Surroundings,
-): Promise<AcquireAnswer | undefined> {
+): Promise<Tried<AcquireAnswer>> {
   const own = session.track(ticket, written)
   if (isFirst) own.offered(performance.now(), ticket.ttlMs)
   return own.during(async () => {
-    if (others !== undefined) place(session, own, others, revision)
-    return withAhead(session, ticket, await answerOwn(session, own, ticket))
+    if (others !== undefined) offerIfFirst(session, own, others, revision)
+    const tried = await tryOwn(session, own, ticket)
+    return tried === 'read-again' ? tried : withAhead(session, ticket, tried)
   })
 }
 
-export async function answerUnknown(session: Session, ticket: Ticket): Promise<RenewAnswer | undefined> {
-  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
-    const { pairs } = await session.read({ key: session.names.ticket(ticket.key, ticket.id) })
-    if (pairs[0] === undefined) return undefined
-    const answer = await answerFound(session, pairs[0], ticket, { isInDoubt: false })
-    if (answer !== undefined && answer.tag !== 'busy') return answer
-  }
-  throw tooBusy(ticket.key)
-}
-
 /** The key of the ticket was found. Binds it to a lease of this process, if it is not. Undefined if it changed meanwhile. */
-export async function answerFound(
+async function tryFound(
   session: Session,
   pair: KeyValue,
   ticket: Ticket,
   { isInDoubt }: { readonly isInDoubt: boolean },
-): Promise<AcquireAnswer | undefined> {
+): Promise<Tried<AcquireAnswer>> {
   const { leases, names } = session
   const { name, createRevision, modRevision, value } = entryOf(pair, names)
   if (value.state === 'gone')
@@ -105,7 +147,7 @@ export async function answerFound(
     isInDoubt: isInDoubt || told.isInDoubt,
   }
   const others = ranges.at(-1)?.pairs.filter(({ key }) => key !== name) ?? []
-  return answerWritten(session, ticket, written, { revision, isFirst: false, others })
+  return tryWritten(session, ticket, written, { revision, isFirst: false, others })
 }
 
 /** Adds to the answer of a waiter how many others are ahead. */
@@ -121,7 +163,7 @@ export function withAhead(
  * Decides whether it is the turn of a ticket, by the others in its room, and offers it the key. If it is not, the room is watched
  * from now on.
  */
-function place(session: Session, own: OwnTicket, others: readonly KeyValue[], revision: number): void {
+function offerIfFirst(session: Session, own: OwnTicket, others: readonly KeyValue[], revision: number): void {
   const { name, at, createRevision, binding, ticket } = own
   const { key, id } = ticket
   const isWatched = session.rooms.get(key) !== undefined
@@ -140,50 +182,40 @@ function place(session: Session, own: OwnTicket, others: readonly KeyValue[], re
 }
 
 /** Answers by the state that the ticket has now. A ticket that was offered its key or holds is confirmed. */
-export async function answerByState(
-  session: Session,
-  own: OwnTicket,
-  ticket: Ticket,
-): Promise<RenewAnswer | undefined> {
-  if (own.state.tag === 'ending') await own.state.done
+async function tryByState(session: Session, own: OwnTicket, ticket: Ticket): Promise<Tried<RenewAnswer>> {
+  if (own.state.tag === 'waiting') {
+    const { lease } = own.binding
+    await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
+    if (own.binding.lease.isLost) return undefined
+  }
+  await untilDeleted(own)
   switch (own.state.tag) {
     case 'waiting':
-      return keepWaiting(session, own, ticket)
+      own.waits(ticket)
+      return { tag: 'queued', askAgainMs: askAgainMs(session, own) }
     case 'offered':
     case 'held':
-      return confirm(session, own, ticket)
+      if (await session.keys.hold(own, ticket)) {
+        session.look(own)
+        return { tag: 'held', fence: own.fence }
+      }
+      // The ticket was evicted meanwhile, for example.
+      await untilDeleted(own)
+      return 'read-again'
     case 'leaving':
       return GONE
-    // Taken over or ended meanwhile: etcd knows what became of the ticket.
+    // Taken over or ended meanwhile.
     case 'ending':
     case 'forgotten':
-      return answerUnknown(session, ticket)
+      return 'read-again'
     default:
       return own.state satisfies never
   }
 }
 
-async function keepWaiting(
-  session: Session,
-  own: OwnTicket,
-  ticket: Ticket,
-): Promise<RenewAnswer | undefined> {
-  const { lease } = own.binding
-  await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
-  if (own.binding.lease.isLost) return undefined
-  if (own.state.tag !== 'waiting') return answerByState(session, own, ticket)
-  own.waits(ticket)
-  return { tag: 'queued', askAgainMs: askAgainMs(session, own) }
-}
-
-async function confirm(session: Session, own: OwnTicket, ticket: Ticket): Promise<RenewAnswer | undefined> {
-  if (await session.keys.hold(own, ticket)) {
-    session.look(own)
-    return { tag: 'held', fence: own.fence }
-  }
-  // The ticket was evicted meanwhile, for example.
-  if (own.state.tag === 'ending') await own.state.done
-  return answerUnknown(session, ticket)
+/** If the key of the ticket is being deleted, waits for that. */
+async function untilDeleted({ state }: OwnTicket): Promise<void> {
+  if (state.tag === 'ending') await state.done
 }
 
 /** Asks whether the keys of holders are as this process left them. A ticket whose key is not is no longer one of this process. */

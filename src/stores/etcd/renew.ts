@@ -1,6 +1,6 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
-import { answerByState, answerOwn, answerUnknown, verify } from './answer.ts'
+import { answerOwn, answerUnknown, answerVerified, verify } from './answer.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -54,7 +54,7 @@ async function renewAll(session: Session, tickets: readonly Ticket[]): Promise<r
   const answers = tickets.map((ticket) => {
     const own = session.tickets.get(ticket.id)
     if (own === undefined) return answerUnknown(session, ticket)
-    return verified.has(own) ? answerByState(session, own, ticket) : answerOwn(session, own, ticket)
+    return verified.has(own) ? answerVerified(session, own, ticket) : answerOwn(session, own, ticket)
   })
   return (await Promise.all(answers)).map((answer) => answer ?? GONE)
 }
