@@ -8,6 +8,9 @@
 
 import { escaped, shortened } from './base/text.ts'
 
+/** Of every copy of this library. */
+const OURS: unique symbol = Symbol.for('holdfast error')
+
 /** Stable codes. A later version may add codes, and never changes the meaning of one. */
 export type HoldfastErrorCode =
   | 'acquire-timeout'
@@ -50,7 +53,25 @@ export class HoldfastError extends Error {
     this.code = code
     this.key = options.key
   }
+
+  static {
+    Object.defineProperty(HoldfastError.prototype, OURS, { value: true })
+    Object.defineProperty(HoldfastError, Symbol.hasInstance, { value: isInstance })
+  }
 }
+
+/**
+ * What `instanceof` asks. The code and not the prototype, because a process may have loaded the library twice, by `import` and by
+ * `require`. A subclass that a program has made has the instances that it made.
+ */
+function isInstance(this: ErrorClass, error: unknown): boolean {
+  if (Function.prototype[Symbol.hasInstance].call(this, error)) return true
+  if (!isHoldfastError(error) || !(OURS in error)) return false
+  return this === HoldfastError || this === classes[error.code]
+}
+
+// biome-ignore lint/suspicious/noExplicitAny: the constructors take different arguments, and none is called.
+type ErrorClass = abstract new (...args: any[]) => HoldfastError
 
 const LONGEST_MESSAGE = 4000
 
@@ -274,25 +295,25 @@ export function isHoldfastError(error: unknown, code?: HoldfastErrorCode): boole
   try {
     if (!(error instanceof Error) || !('code' in error)) return false
     const { code: own } = error
-    return typeof own === 'string' && codes.has(own) && (code === undefined || own === code)
+    return typeof own === 'string' && Object.hasOwn(classes, own) && (code === undefined || own === code)
   } catch {
     // A program can throw any value, also one that throws when it is read (a revoked Proxy).
     return false
   }
 }
 
-const codes: ReadonlySet<string> = new Set<HoldfastErrorCode>([
-  'acquire-timeout',
-  'start-timeout',
-  'lease-lost',
-  'store-unavailable',
-  'store-refused',
-  'deadlock',
-  'stale-fence',
-  'conflict',
-  'step-down',
-  'invalid-argument',
-  'closed',
-  'queue-full',
-  'task-failed',
-])
+const classes: Readonly<Record<HoldfastErrorCode, ErrorClass>> = {
+  'acquire-timeout': AcquireTimeoutError,
+  'start-timeout': StartTimeoutError,
+  'lease-lost': LeaseLostError,
+  'store-unavailable': StoreError,
+  'store-refused': StoreError,
+  deadlock: DeadlockError,
+  'stale-fence': StaleFenceError,
+  conflict: ConflictError,
+  'step-down': StepDownError,
+  'invalid-argument': InvalidArgumentError,
+  closed: ClosedError,
+  'queue-full': QueueFullError,
+  'task-failed': TaskFailedError,
+}

@@ -79,11 +79,13 @@ describe('isHoldfastError', () => {
     expect(isHoldfastError(value, 'closed')).toBe(false)
   })
 
-  test('knows the errors of a second copy of the library, which instanceof does not', async () => {
+  test('knows the errors of a second copy of the library, and so does instanceof', async () => {
     const specifier = '../src/errors.ts?second-copy'
     const copy = (await import(specifier)) as typeof import('../src/errors.ts')
     const error = new copy.AcquireTimeoutError('m', { key: 'k', waitedMs: 5 })
-    expect(error).not.toBeInstanceOf(HoldfastError)
+    expect(error).toBeInstanceOf(HoldfastError)
+    expect(error).toBeInstanceOf(holdfast.AcquireTimeoutError)
+    expect(error).not.toBeInstanceOf(holdfast.ClosedError)
     expect(isHoldfastError(error)).toBe(true)
     expect(isHoldfastError(error, 'acquire-timeout')).toBe(true)
     expect(isHoldfastError(error, 'closed')).toBe(false)

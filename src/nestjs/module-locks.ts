@@ -10,7 +10,7 @@ import type { ScheduleOptions } from '../schedule/index.ts'
 import { currentResponse, runUnder } from './running.ts'
 
 /** Under which a module has its {@link ModuleLocks}; for {@link WithLock} alone. */
-export const MODULE_LOCKS: unique symbol = Symbol('holdfast module')
+export const MODULE_LOCKS: unique symbol = Symbol.for('holdfast module')
 
 /** The locks of a module. NestJS calls the hooks. */
 export class ModuleLocks {

@@ -10,7 +10,7 @@ import { MODULE_LOCKS, ModuleLocks } from './module-locks.ts'
 import { rememberResponse } from './running.ts'
 
 /** The locks, to be injected: `@Inject(LOCKS) private readonly locks: Locks`. */
-export const LOCKS: unique symbol = Symbol('holdfast locks')
+export const LOCKS: unique symbol = Symbol.for('holdfast locks')
 
 /** Where the locks of an application come from, and how its jobs run. */
 export interface HoldfastModuleOptions extends ServerLocksOptions {

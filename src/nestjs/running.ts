@@ -1,5 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common'
+import { processWide } from '../base/process-wide.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { OutgoingResponse } from '../http/index.ts'
 import type { Lease } from '../index.ts'
@@ -17,7 +18,7 @@ interface Running {
   readonly lock: CurrentLock | undefined
 }
 
-const running = new AsyncLocalStorage<Running>()
+const running = processWide('running requests', () => new AsyncLocalStorage<Running>())
 
 /**
  * The lease of the method with `@WithLock` that is running: for its fence, for `assertHeld()`, and for the signal to hand to what

@@ -1,4 +1,5 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
+import { processWide } from '../base/process-wide.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { DeadlockError } from '../errors.ts'
@@ -31,9 +32,9 @@ interface Wait {
   readonly stack: Error
 }
 
-const running = new AsyncLocalStorage<Scope>()
+const running = processWide('running scopes', () => new AsyncLocalStorage<Scope>())
 /** The scopes that contain a wait, by the key of their lease. Only these can be part of a cycle. */
-const waitedIn = new Map<string, Set<Scope>>()
+const waitedIn = processWide('waiting scopes', () => new Map<string, Set<Scope>>())
 
 /**
  * Every callback form begins its work here. The clocks are read first, because more than the ttl may have passed between

@@ -1,4 +1,5 @@
 import { expected, parseFunction } from '../base/arguments.ts'
+import { processWide } from '../base/process-wide.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import type { Locks, StopOptions } from '../index.ts'
@@ -144,7 +145,7 @@ class ScheduleOverLocks implements Schedule {
 }
 
 /** The names in use, per `Locks`: two schedules of one process with the same name would settle each other's ticks. */
-const namesInUse = new WeakMap<Locks, Map<string, string>>()
+const namesInUse = processWide('names of schedules', () => new WeakMap<Locks, Map<string, string>>())
 
 function namesOf(locks: Locks): Map<string, string> {
   const known = namesInUse.get(locks)

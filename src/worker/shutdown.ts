@@ -1,4 +1,5 @@
 import { show } from '../base/duration.ts'
+import { processWide } from '../base/process-wide.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 /** The signals that end a process and that it can listen to. */
@@ -37,7 +38,7 @@ export function stopOnSignals(signals: readonly ShutdownSignal[], stop: () => Pr
 }
 
 /** The listeners of all workers of this process: the last one to end lets the signal do its work. */
-const ours = new Set<unknown>()
+const ours = processWide('listeners of workers', () => new Set<unknown>())
 
 /**
  * How many listeners the package signal-exit has; many packages depend on it. Its listeners do nothing while there are other

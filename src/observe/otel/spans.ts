@@ -1,4 +1,5 @@
 import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api'
+import { processWide } from '../../base/process-wide.ts'
 import { fieldOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type LockEvents, type Locks } from '../../index.ts'
 
@@ -10,7 +11,7 @@ interface Track {
 }
 
 /** The holds that are open, of all who trace. */
-const holds = new Map<string, Span>()
+const holds = processWide('spans of holds', () => new Map<string, Span>())
 
 /**
  * The context `from` with the span of this lease in it: what is started inside is a child of the hold.
