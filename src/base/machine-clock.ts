@@ -113,7 +113,7 @@ function openGetTime(library: string): GetTime {
     const clock_gettime = { parameters: ['i32', 'buffer'], result: 'i32' }
     return Deno.dlopen(library, { clock_gettime }).symbols.clock_gettime
   }
-  const { dlopen } = createRequire(import.meta.url)('bun:ffi') as {
+  const { dlopen } = createRequire(process.execPath)('bun:ffi') as {
     readonly dlopen: (path: string, symbols: object) => Library
   }
   return dlopen(library, { clock_gettime: { args: ['i32', 'ptr'], returns: 'i32' } }).symbols.clock_gettime

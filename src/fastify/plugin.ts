@@ -26,7 +26,7 @@ declare module 'fastify' {
 }
 
 /**
- * Fastify 5 plugin: `fastify.locks`, and `request.withLock` for the duration of a request. When the server closes, whoever waits
+ * Plugin for Fastify 4.18 and newer: `fastify.locks`, and `request.withLock` for the duration of a request. When the server closes, whoever waits
  * for a lock is answered with 503, requests that have theirs are finished, and then the locks are closed.
  *
  * ```ts
@@ -48,7 +48,7 @@ export const holdfast: FastifyPluginAsync<ServerLocksOptions> = Object.assign(pl
   // The documented marks of a plugin that belongs to the whole server: https://github.com/fastify/fastify-plugin
   [Symbol.for('skip-override')]: true,
   [Symbol.for('fastify.display-name')]: 'holdfast',
-  [Symbol.for('plugin-meta')]: { name: 'holdfast', fastify: '5.x' },
+  [Symbol.for('plugin-meta')]: { name: 'holdfast', fastify: '>=4.18' },
 })
 
 async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Promise<void> {

@@ -1,8 +1,9 @@
 import { X509Certificate } from 'node:crypto'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
-import { imported, notInstalled } from '../base/packages.ts'
+import { notInstalled } from '../base/packages.ts'
 import { isDecodable } from '../base/text.ts'
 import { InvalidArgumentError } from '../errors.ts'
+import { packagePg, packagePostgres } from './client-packages.ts'
 import type { PostgresPool } from './connections.ts'
 
 /**
@@ -14,10 +15,10 @@ import type { PostgresPool } from './connections.ts'
  */
 export async function clientOfUrl(url: unknown): Promise<PostgresPool> {
   checkUrl(url)
-  const pg = await imported(() => import('pg'))
-  if (pg !== undefined) return pgClient(pg.default.Client, url)
-  const postgres = await imported(() => import('postgres'))
-  if (postgres !== undefined) return postgres.default(url)
+  const pg = await packagePg()
+  if (pg !== undefined) return pgClient(pg.Client, url)
+  const postgres = await packagePostgres()
+  if (postgres !== undefined) return postgres(url)
   throw notInstalled('pg', 'postgres')
 }
 

@@ -1,5 +1,6 @@
 import { expected } from '../base/arguments.ts'
 import { closedStoreError } from '../base/closed.ts'
+import { tooOld } from '../base/packages.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import {
   type ConnectionStart,
@@ -81,6 +82,7 @@ export function connectionsOf(client: PostgresPool, options: ConnectionsOptions)
 }
 
 function driverOf(client: unknown): PostgresDriver {
+  if (isOldPg(client)) throw tooOld('pg 8.11 or newer', 'pg')
   if (isNative(client)) {
     throw new InvalidArgumentError(
       'Expected `client` to be a `Pool` or `Client` of the package pg, or a `sql` of the package postgres, got one of pg.native: it cannot wait for messages without keeping the process alive. `new pg.Pool()` with the same settings will do.',
@@ -89,6 +91,7 @@ function driverOf(client: unknown): PostgresDriver {
   if (has(client, 'options', 'totalCount', 'connect')) return pgPoolDriver(client as unknown as PgPool)
   if (has(client, 'connectionParameters', 'query')) return pgClientDriver(client as unknown as PgClient)
   if (has(client, 'options', 'unsafe', 'reserve')) return postgresJsDriver(client as unknown as PostgresJs)
+  if (has(client, 'options', 'unsafe', 'begin')) throw tooOld('postgres 3.4 or newer', 'postgres')
   throw expected(
     'client',
     'a `Pool` or `Client` of the package pg, or a `sql` of the package postgres',
@@ -98,9 +101,20 @@ function driverOf(client: unknown): PostgresDriver {
 
 /** Whether a client, or the class of a pool's clients, is pg.native: libpq has no socket that Node.js could unref. */
 function isNative(client: unknown): boolean {
-  const { Client } = (client ?? {}) as { readonly Client?: { readonly prototype?: unknown } }
-  const made = has(client, 'totalCount') ? Client?.prototype : client
+  const made = clientOf(client)
   return has(made, 'query', 'connect', 'setTypeParser') && !has(made, 'unref')
+}
+
+/** Whether it is one of pg 8.8 or before, which begins a session by itself as pg.native does not, and has no `unref` either. */
+function isOldPg(client: unknown): boolean {
+  const made = clientOf(client)
+  return has(made, 'query', 'getStartupConf') && !has(made, 'unref')
+}
+
+/** A client, or the prototype of those of a pool. */
+function clientOf(client: unknown): unknown {
+  const { Client } = (client ?? {}) as { readonly Client?: { readonly prototype?: unknown } }
+  return has(client, 'totalCount') ? Client?.prototype : client
 }
 
 function has(client: unknown, ...names: readonly string[]): client is object {

@@ -1,6 +1,8 @@
 import { once } from 'node:events'
 import { connect, type Socket } from 'node:net'
 import { createSecureContext, type SecureContextOptions } from 'node:tls'
+import { notInstalled } from '../base/packages.ts'
+import { packagePostgres } from './client-packages.ts'
 import {
   type DriverSession,
   KEEP_ALIVE_MS,
@@ -43,7 +45,8 @@ export function postgresJsDriver(sql: PostgresJs): PostgresDriver {
   return {
     async open(start) {
       // A `sql` does not name the function that made it.
-      const { default: postgres } = await import('postgres')
+      const postgres = await packagePostgres()
+      if (postgres === undefined) throw notInstalled('postgres')
       start.signal.throwIfAborted()
       // The package throws what is wrong with a certificate where nobody can catch it: that would end the process.
       if (typeof options.ssl === 'object') createSecureContext(options.ssl)

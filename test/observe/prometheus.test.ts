@@ -199,13 +199,13 @@ describe('a registry', () => {
 
   test('of a cluster adds up what adds up, and of ages takes the oldest', async () => {
     const locks = createLocks(memoryStore())
-    const workers: MeasureOptions['registry'][] = []
+    const workers: Registry[] = []
     for (const key of ['invoice:1', 'invoice:2']) {
       workers.push(measured({ locks }).registry)
       await locks.acquire(key)
     }
     const labels = { store: 'memory', group: 'invoice' }
-    const valueIn = async (registry: MeasureOptions['registry'], name: string) => {
+    const valueIn = async (registry: Pick<Registry, 'getMetricsAsJSON'>, name: string) => {
       const metric = (await registry.getMetricsAsJSON()).find((each) => each.name === name)
       return metric?.values.find((each) => sameLabels(each.labels, labels))?.value
     }
@@ -282,7 +282,7 @@ describe('a registry', () => {
   })
 })
 
-function measured(options: Partial<MeasureOptions>) {
+function measured(options: Partial<MeasureOptions> & { readonly registry?: Registry }) {
   const registry = options.registry ?? new Registry()
   const stop = measureLocks({ ...options, registry })
   onTestFinished(stop)

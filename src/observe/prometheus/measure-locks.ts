@@ -1,4 +1,5 @@
-import { Counter, Gauge, Histogram, type Registry, type RegistryContentType } from 'prom-client'
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
+import { processWide } from '../../base/process-wide.ts'
 import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
 import { BUCKETS, checkBuckets } from '../buckets.ts'
 import { type GroupOptions, keyGroups } from '../key-groups.ts'
@@ -15,7 +16,7 @@ import {
 /** Which locks to count, and where. */
 export interface MeasureOptions extends GroupOptions {
   /** Where the metrics are registered: `register` of prom-client, or one of your own. */
-  readonly registry: Registry<RegistryContentType>
+  readonly registry: Pick<Registry, 'registerMetric' | 'getSingleMetric' | 'removeSingleMetric'>
   /** The locks to count. Default: all locks of this process. */
   readonly locks?: Pick<Locks, 'on'> | undefined
   /** The upper bounds of the histograms in seconds. The first call for a registry decides. Default: 1 ms to 5 minutes. */
@@ -72,7 +73,7 @@ export function measureLocks({
   }
 }
 
-const boards = new WeakMap<object, Board>()
+const boards = processWide('boards of registries', () => new WeakMap<object, Board>())
 
 /** The metrics of one registry, and the calls that count in them. */
 class Board {

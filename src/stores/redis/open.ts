@@ -22,8 +22,8 @@ import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /**
  * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have. It
- * takes a `Redis` or a `Cluster` of the package ioredis 5 or 6. It also takes the result of `createClient()` or
- * `createCluster()` of the package redis 5 or 6. The client may be connected or not, because it is only asked for its
+ * takes a `Redis` or a `Cluster` of the package ioredis 5 or 6. It also takes the result of `createClient()` of
+ * the package redis 4, 5 or 6, or of its `createCluster()` from version 5 on. The client may be connected or not, because it is only asked for its
  * settings. The store's own connections open when they are first needed, reconnect for ever, and end with `close()`.
  *
  * Its calls reject with a `StoreError`: `store-unavailable` if asking again may help, `store-refused` if a person has

@@ -1,4 +1,4 @@
-import { createRequire } from 'node:module'
+import { installing, required } from '../../base/packages.ts'
 import { StoreError } from '../../errors.ts'
 
 /** Where SQLite itself comes from: the runtime, or a package that ships it compiled. */
@@ -53,14 +53,21 @@ function loadEngine(wanted: SqliteEngine | undefined): SqliteModule {
     if (wanted === 'node:sqlite')
       throw new Error(`Node.js ${process.versions.node} has no node:sqlite with arrays.`)
     // Not an import(), so that the first call of a store answers in the same tick, like every other call.
-    return createRequire(import.meta.url)('@photostructure/sqlite') as SqliteModule
+    const packaged = required('@photostructure/sqlite') as SqliteModule | undefined
+    if (packaged !== undefined) return packaged
   } catch (cause) {
-    throw new StoreError(
-      'store-refused',
-      'The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: `npm install @photostructure/sqlite@1`.',
-      { cause },
-    )
+    throw noEngine(cause)
   }
+  throw noEngine(undefined)
+}
+
+function noEngine(cause: unknown): StoreError {
+  const advice = installing('@photostructure/sqlite@1')
+  return new StoreError(
+    'store-refused',
+    `The sqlite store needs Node.js 22.16 or newer, or the package @photostructure/sqlite: \`${advice}\`.`,
+    { cause },
+  )
 }
 
 /** `undefined` before Node 22.16: earlier statements cannot return arrays, and Node 20 has no SQLite. */

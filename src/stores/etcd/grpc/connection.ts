@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net'
 import { createSecureContext } from 'node:tls'
 import type { ChannelCredentials, Client, Metadata } from '@grpc/grpc-js'
-import { imported, notInstalled } from '../../../base/packages.ts'
+import { absent, notInstalled } from '../../../base/packages.ts'
 import type { EtcdTls } from '../options.ts'
 import { ConnectionError, NOT_ETCD, StatusError } from './failures.ts'
 import { findSockets } from './find-sockets.ts'
@@ -58,9 +58,17 @@ export type Dial = (dialling: Dialling) => MemberConnection
 
 /** @throws {InvalidArgumentError} when the package is not installed. */
 export async function loadDial(): Promise<Dial> {
-  const grpc = await imported(() => import('@grpc/grpc-js'))
+  const grpc = await packageGrpc()
   if (grpc === undefined) throw notInstalled('@grpc/grpc-js')
   return (dialling) => new GrpcConnection(grpc, dialling)
+}
+
+async function packageGrpc(): Promise<Grpc | undefined> {
+  try {
+    return await import('@grpc/grpc-js')
+  } catch (error) {
+    return absent(error)
+  }
 }
 
 class GrpcConnection implements MemberConnection {

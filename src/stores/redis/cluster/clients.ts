@@ -1,3 +1,4 @@
+import { tooOld } from '../../../base/packages.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import type { ClusterLink, ServerAddress } from '../server/client-link.ts'
 import { databaseOf, type IoredisClient, ioredisLink } from '../server/ioredis.ts'
@@ -47,7 +48,8 @@ export function ioredisClusterLink(cluster: IoredisCluster): ClusterLink {
 }
 
 export function nodeRedisClusterLink(cluster: NodeRedisCluster): ClusterLink {
-  const { _options: options } = cluster as unknown as { readonly _options: NodeRedisClusterOptions }
+  const { _options: options } = cluster as unknown as { readonly _options?: NodeRedisClusterOptions }
+  if (options === undefined) throw tooOld('a cluster by redis 5 or newer', 'redis')
   checkDatabase(options.defaults?.database)
   const seeds = options.rootNodes.map(addressOfRoot)
   const client = plainClientOf(cluster, options)
@@ -113,8 +115,7 @@ function plainClientOf(
   const nowhere: NodeRedisTwinNode = { host: '127.0.0.1', port: 0, address: '127.0.0.1:0', readonly: false }
   twin.nodeClient(nowhere).catch(() => {})
   const { client } = nowhere
-  if (client === undefined)
-    throw new InvalidArgumentError('Expected `client` to be of version 5 or 6 of the package redis.')
+  if (client === undefined) throw tooOld('a cluster by redis 5 or newer', 'redis')
   client.destroy()
   return client
 }

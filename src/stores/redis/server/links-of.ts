@@ -1,4 +1,5 @@
 import { expected } from '../../../base/arguments.ts'
+import { tooOld } from '../../../base/packages.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import type { OtherServer, RedisLink } from './client-link.ts'
 import { type IoredisClient, ioredisLink } from './ioredis.ts'
@@ -7,9 +8,17 @@ import { type NodeRedisClient, nodeRedisLink } from './node-redis.ts'
 /** Makes links with the settings of a client: to the server that it was made for, or to another one. */
 export type LinkMaker = (target?: OtherServer) => RedisLink
 
-/** Undefined for what is no client of one server. */
+/**
+ * Undefined for what is no client of one server.
+ *
+ * @throws {InvalidArgumentError} for a client of a version that is too old.
+ */
 export function serverLinksOf(client: unknown): LinkMaker | undefined {
-  if (isIoredis(client)) return (target) => ioredisLink(client, target)
+  if (isIoredis(client)) {
+    // An option of version 4 and before.
+    if (has(client.options, 'dropBufferSupport')) throw tooOld('ioredis 5 or newer', 'ioredis')
+    return (target) => ioredisLink(client, target)
+  }
   if (isNodeRedis(client)) return (target) => nodeRedisLink(client, target)
   return undefined
 }
@@ -23,6 +32,8 @@ export function linksOf(client: unknown): LinkMaker {
       'Expected `client` to be made with createClient(), and the option `sentinel` to say who knows the master, got a client of createSentinel(), which does not tell how it was made.',
     )
   }
+  // Version 3 and before.
+  if (has(client, 'send_command')) throw tooOld('redis 4 or newer', 'redis')
   throw expected(
     'client',
     'a `Redis` or a `Cluster` of the package ioredis or a client of the package redis',

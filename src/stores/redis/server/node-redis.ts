@@ -8,7 +8,7 @@ import {
   type RedisLink,
 } from './client-link.ts'
 
-/** The part of a client of the package `redis`, version 5 or 6, that the store uses. */
+/** The part of a client of the package `redis`, version 4, 5 or 6, that the store uses. */
 export interface NodeRedisClient {
   readonly isOpen: boolean
   readonly options?: object | undefined
@@ -20,12 +20,14 @@ export interface NodeRedisConnection {
   readonly isOpen: boolean
   readonly isReady: boolean
   connect(): Promise<unknown>
-  sendCommand(args: readonly string[]): Promise<unknown>
+  sendCommand(args: string[]): Promise<unknown>
   subscribe(channel: string, listener: (message: string) => void): Promise<unknown>
   sSubscribe(channel: string, listener: (message: string) => void): Promise<unknown>
   sUnsubscribe(channel: string): Promise<unknown>
   on(event: string, listener: (...args: unknown[]) => void): unknown
-  destroy(): void
+  /** Version 4 has `disconnect` alone. */
+  destroy?(): void
+  disconnect(): Promise<unknown>
   unref(): void
 }
 
@@ -47,7 +49,8 @@ function duplicateOf(client: NodeRedisClient, target: OtherServer | undefined): 
     socket: {
       ...(target?.access === undefined && socket),
       ...socketFor(target),
-      keepAlive: true,
+      // A number of milliseconds in version 4.
+      keepAlive: 'destroy' in client ? true : KEEP_ALIVE_MS,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
       // Its own pauses between attempts would keep the process alive.
       reconnectStrategy: false,
@@ -66,6 +69,8 @@ function duplicateOf(client: NodeRedisClient, target: OtherServer | undefined): 
     maintNotifications: 'disabled',
     pingInterval: undefined,
     readonly: false,
+    // Of version 4: commands with callbacks.
+    legacyMode: false,
   })
   redis.unref()
   return redis
@@ -113,7 +118,7 @@ class NodeRedisCommands implements RawConnection {
 
   close(): void {
     this.#settle(new Error('The connection was closed'))
-    if (this.#redis.isOpen) this.#redis.destroy()
+    destroy(this.#redis)
   }
 
   #ready(): Promise<void> {
@@ -147,13 +152,17 @@ function openChannels(
       // Only those of a slot are left one by one.
       unsubscribe: (channel) => redis.sUnsubscribe(channel),
       ping: () => redis.sendCommand(['PING']),
-      close: () => {
-        if (redis.isOpen) redis.destroy()
-      },
+      close: () => destroy(redis),
     },
     listener,
   )
   redis.on('error', (error) => channels.lose(error))
   redis.on('end', () => channels.lose(undefined))
   return channels
+}
+
+function destroy(redis: NodeRedisConnection): void {
+  if (!redis.isOpen) return
+  if (redis.destroy === undefined) redis.disconnect().catch(() => {})
+  else redis.destroy()
 }
