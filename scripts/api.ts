@@ -9,12 +9,10 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { type Declared, type Found, Modules } from './declarations.ts'
+import { entriesOf, manifestOf } from './entries.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
-const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-  name: string
-  exports: Record<string, string>
-}
+const manifest = manifestOf(root)
 
 const { values } = parseArgs({ options: { check: { type: 'boolean' } } })
 // Fresh declarations: those in dist may be older than the sources.
@@ -34,7 +32,7 @@ try {
 
 function emitDeclarations(outDir: string): void {
   const tsc = join(root, 'node_modules/typescript/bin/tsc')
-  const options = ['--emitDeclarationOnly', '--declarationMap', 'false', '--outDir', outDir]
+  const options = ['--declarationMap', 'false', '--outDir', outDir]
   execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), ...options], {
     stdio: 'inherit',
   })
@@ -52,13 +50,11 @@ function staleFiles(texts: ReadonlyMap<string, string>): [path: string, text: st
 
 /** The text of each file, by its path. */
 function apiTexts(folder: string): Map<string, string> {
-  const entries = Object.entries(manifest.exports)
-    .filter(([, target]) => target.endsWith('.js'))
-    .map(([subpath, target]) => ({
-      name: manifest.name + subpath.slice(1),
-      path: `api/${subpath === '.' ? 'index' : subpath.slice(2).replaceAll('/', '-')}.txt`,
-      module: join(folder, target.replace('./dist/', '').replace(/\.js$/, '.d.ts')),
-    }))
+  const entries = entriesOf(manifest).map(({ subpath, module }) => ({
+    name: manifest.name + subpath.slice(1),
+    path: `api/${subpath === '.' ? 'index' : subpath.slice(2).replaceAll('/', '-')}.txt`,
+    module: join(folder, `${module}.d.ts`),
+  }))
   const modules = new Modules()
   // An entry that exports a name of an earlier one says so, and does not repeat it.
   const homes = new Map<Declared, Home>()

@@ -4,7 +4,7 @@
 //   npx tsx scripts/draw-worker-machine.ts [--check] [page]
 import { readFileSync, writeFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
-import { lockWorkerMachine } from '../src/worker/index.ts'
+import { lockWorkerMachine } from '../src/worker/machine/index.ts'
 
 type State = typeof lockWorkerMachine.root
 

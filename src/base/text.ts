@@ -23,8 +23,8 @@ export function shortened(text: string, most: number): string {
 /** Whether each `%` of a part of a URL begins the code of a character. */
 export function isDecodable(text: string): boolean {
   try {
-    decodeURIComponent(text)
-    return true
+    // A bundler leaves out a call of it whose result is not used.
+    return typeof decodeURIComponent(text) === 'string'
   } catch {
     return false
   }

@@ -1,5 +1,4 @@
 #!/usr/bin/env node
-import { readFileSync } from 'node:fs'
 import { awaited } from '../base/awaited.ts'
 import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
@@ -8,6 +7,7 @@ import { COMMANDS } from './commands.ts'
 import { EXIT } from './exit-codes.ts'
 import { explained } from './explained.ts'
 import { Interrupted } from './interruption.ts'
+import { packageVersion } from './package.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
 import { isTold, tellWarnings } from './warnings.ts'
@@ -45,7 +45,7 @@ async function withoutCommand(name: string | undefined): Promise<number> {
   switch (name) {
     case '-V':
     case '--version':
-      process.stdout.write(`${version()}\n`)
+      process.stdout.write(`${packageVersion()}\n`)
       return EXIT.ok
     case '-h':
     case '--help':
@@ -88,9 +88,4 @@ function exitCodeFor(error: unknown, { name }: Subcommand): number {
   const report = reportOf(error)
   for (const line of report.split('\n')) complain(line)
   return EXIT.software
-}
-
-function version(): string {
-  const manifest = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'))
-  return (manifest as { version: string }).version
 }

@@ -3,18 +3,8 @@
  *
  * @module
  */
-export type { WorkerLease, WorkerLock } from './lock.ts'
+export type { WorkerLease } from './lock.ts'
 export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
-export { lockWorkerMachine } from './machine.ts'
 export type { LockWorkerOptions, WorkerClock } from './options.ts'
 export type { ShutdownSignal } from './shutdown.ts'
-export type {
-  Doing,
-  LockWorkerContext,
-  LockWorkerEvent,
-  LockWorkerInput,
-  LockWorkerMachine,
-  LockWorkerStateValue,
-  WorkerTrouble,
-} from './signature.ts'
-export type { StopReason, WorkerTerm } from './term.ts'
+export type { Doing, StopReason, WorkerTerm } from './term.ts'

@@ -5,10 +5,10 @@ import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
 import { KeyLock } from './key-lock.ts'
 import type { WorkerLease } from './lock.ts'
-import { lockWorkerMachine } from './machine.ts'
+import { lockWorkerMachine } from './machine/machine.ts'
+import type { LockWorkerMachine, LockWorkerStateValue } from './machine/signature.ts'
 import { type LockWorkerOptions, type LockWorkerSettings, parseOptions, warn } from './options.ts'
 import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
-import type { LockWorkerMachine, LockWorkerStateValue } from './signature.ts'
 
 /**
  * What a worker is doing.

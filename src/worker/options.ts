@@ -10,8 +10,7 @@ import {
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { HoldOptions, Lease } from '../index.ts'
-import type { Doing } from './signature.ts'
-import type { StopReason, WorkerTerm } from './term.ts'
+import type { Doing, StopReason, WorkerTerm } from './term.ts'
 
 /** Where the timers of a worker come from: XState's own `SimulatedClock` in a test, `setTimeout` otherwise. */
 export interface WorkerClock {

@@ -5,6 +5,9 @@ import type { WorkerLease } from './lock.ts'
 /** Why a term ends: `worker.stop()` was called, the lease was lost, or the work reported that it failed. */
 export type StopReason = 'stopped' | 'lost' | 'failed'
 
+/** What a worker was doing as something went wrong: it asked for the lock, held it, or started, did or stopped its work. */
+export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
+
 /** One time of holding the lock, as its work sees it. */
 export interface WorkerTerm {
   /** Aborts when the term is to end, for whatever reason: begin nothing new, and bring to an end what runs. */

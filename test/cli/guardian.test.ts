@@ -1,10 +1,6 @@
 import { afterEach, expect, test } from 'vitest'
 import { deadlineIn } from '../../src/cli/run/deadline.ts'
-import type { Guardian } from '../../src/cli/run/guardian.ts'
-
-// The guardian of the built package, because it starts a file that stands next to it.
-const built = new URL('../../dist/cli/run/guardian.js', import.meta.url).href
-const { Guardian: BuiltGuardian } = (await import(built)) as { Guardian: typeof Guardian }
+import { Guardian } from '../../src/cli/run/guardian.ts'
 
 const started: Guardian[] = []
 afterEach(() => {
@@ -12,7 +8,7 @@ afterEach(() => {
 })
 
 async function ready(): Promise<Guardian> {
-  const guardian = new BuiltGuardian()
+  const guardian = new Guardian()
   started.push(guardian)
   await guardian.ready()
   return guardian

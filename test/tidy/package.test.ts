@@ -3,12 +3,16 @@ import { cpSync, existsSync, mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
+import { entriesOf, type Manifest } from '../../scripts/entries.ts'
 import { projectFiles, readProjectFile, root } from './project.ts'
 
 const manifest = JSON.parse(readProjectFile('package.json')) as {
   name: string
   version: string
-  exports: Record<string, string>
+  exports: Manifest['exports']
+  main: string
+  types: string
+  typesVersions: { '*': Record<string, string[]> }
   bin: Record<string, string>
   dependencies?: Record<string, string>
   peerDependencies: Record<string, string>
@@ -23,29 +27,40 @@ const NEEDS: Readonly<Record<string, string>> = {
   '@opentelemetry/api': 'src/observe/otel/',
   'prom-client': 'src/observe/prometheus/',
 }
-/** The subpath and the built file of every entry of code. */
-const entries = Object.entries(manifest.exports).filter(([, target]) => target.endsWith('.js'))
-const names = entries.map(([subpath]) => manifest.name + subpath.slice(1))
+const entries = entriesOf(manifest)
+const names = entries.map(({ subpath }) => manifest.name + subpath.slice(1))
 const bareNames = entries
   .filter(
-    ([, target]) =>
-      !Object.values({ ...BRINGS, ...NEEDS }).some((folder) => sourceOf(target).startsWith(folder)),
+    ({ module }) =>
+      !Object.values({ ...BRINGS, ...NEEDS }).some((folder) => `src/${module}`.startsWith(folder)),
   )
-  .map(([subpath]) => manifest.name + subpath.slice(1))
+  .map(({ subpath }) => manifest.name + subpath.slice(1))
 const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))
 
 describe('the package', () => {
   test('exports every index.ts and nothing else', () => {
-    const exported = entries.map(([, target]) => sourceOf(target)).sort()
+    const exported = entries.map(({ module }) => `src/${module}.ts`).sort()
     expect(exported).toEqual(sources.filter((path) => path.endsWith('/index.ts')))
   })
 
   test('has built what it exports and runs', () => {
-    const built = [...entries.map(([, target]) => target), ...Object.values(manifest.bin)]
-    const missing = built
-      .flatMap((target) => [target, target.replace(/\.js$/, '.d.ts')])
-      .filter((path) => !existsSync(root + path))
+    const built = entries.flatMap(({ module }) =>
+      ['dist', 'dist/cjs'].flatMap((folder) => [`${folder}/${module}.js`, `${folder}/${module}.d.ts`]),
+    )
+    const missing = [...built, ...Object.values(manifest.bin)].filter((path) => !existsSync(root + path))
     expect(missing).toEqual([])
+  })
+
+  test('names the same modules for `import`, for `require`, and for a TypeScript that does not read `exports`', () => {
+    const required = entries.map(({ subpath, module }) => [subpath, `./dist/cjs/${module}`] as const)
+    for (const [subpath, path] of required) {
+      expect(manifest.exports[subpath]).toMatchObject({ require: `${path}.js` })
+    }
+    const [[, core], ...others] = required as [(typeof required)[number], ...typeof required]
+    expect([manifest.main, manifest.types]).toEqual([`${core}.js`, `${core}.d.ts`])
+    expect(manifest.typesVersions).toEqual({
+      '*': Object.fromEntries(others.map(([subpath, path]) => [subpath.slice(2), [`${path}.d.ts`]])),
+    })
   })
 
   test('can be imported and required by each of its names where no other package is installed', () => {
@@ -71,7 +86,7 @@ describe('the package', () => {
 
   test('is found in the sources under the same names by the type checker', () => {
     const { compilerOptions } = JSON.parse(readProjectFile('tsconfig.json'))
-    const expected = entries.map(([, target], index) => [names[index], [`./${sourceOf(target)}`]])
+    const expected = entries.map(({ module }, index) => [names[index], [`./src/${module}.ts`]])
     expect(compilerOptions.paths).toEqual(Object.fromEntries(expected))
   })
 
@@ -88,6 +103,8 @@ describe('the package', () => {
     )
     expect(optional.map(([name]) => name)).toEqual(Object.keys(manifest.peerDependencies))
     expect(Object.keys(manifest.peerDependencies)).toEqual(expect.arrayContaining(Object.keys(NEEDS)))
+    // A bound would break the installation for everybody who has an older client, also for those who want another store.
+    expect([...new Set(Object.values(manifest.peerDependencies))]).toEqual(['*'])
   })
 
   test('has a lock file of its version', () => {
@@ -112,8 +129,4 @@ describe('the package', () => {
 
 interface Locked {
   readonly optionalDependencies?: Record<string, string>
-}
-
-function sourceOf(target: string): string {
-  return target.replace('./dist/', 'src/').replace(/\.js$/, '.ts')
 }

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createActor } from 'xstate'
 import { createLocks, type Lease, type LeaseLostError } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { lockWorkerMachine, type WorkerLease } from '../../src/worker/index.ts'
+import { lockWorkerMachine, type WorkerLease } from '../../src/worker/machine/index.ts'
 import { block } from '../engine/block.ts'
 import { until } from '../servers/until.ts'
 

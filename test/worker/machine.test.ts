@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { createActor } from 'xstate'
 import { ClosedError, InvalidArgumentError, StoreError } from '../../src/index.ts'
-import { lockWorkerMachine } from '../../src/worker/index.ts'
+import { lockWorkerMachine } from '../../src/worker/machine/index.ts'
 import { Open, PlayedLease, Rehearsal, turn } from './rehearsal.ts'
 
 const away = () => new StoreError('store-unavailable', 'away')

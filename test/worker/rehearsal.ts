@@ -1,14 +1,13 @@
 import { type Actor, createActor, SimulatedClock } from 'xstate'
+import type { StopReason, WorkerTerm } from '../../src/worker/index.ts'
 import {
   type LockWorkerInput,
   type LockWorkerMachine,
   lockWorkerMachine,
-  type StopReason,
   type WorkerLease,
   type WorkerLock,
-  type WorkerTerm,
   type WorkerTrouble,
-} from '../../src/worker/index.ts'
+} from '../../src/worker/machine/index.ts'
 
 /** A promise that the test settles. */
 export class Open<T = void> {

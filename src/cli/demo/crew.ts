@@ -1,8 +1,8 @@
 import { type ChildProcess, fork, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { monotonicMs } from '../machine-time.ts'
+import { programOf } from '../package.ts'
 import type { Chronicle } from './chronicle.ts'
 import { ASSIGNMENT, type Assignment, FREEZE, type WorkerEvent } from './worker-messages.ts'
 
@@ -99,4 +99,4 @@ function send(name: NodeJS.Signals, { pid }: ChildProcess): void {
 }
 
 const DISMISSAL_MS = 3000
-const PROGRAM = fileURLToPath(new URL('./worker-process.js', import.meta.url))
+const PROGRAM = programOf('demo/worker-process')

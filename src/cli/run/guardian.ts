@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
+import { programOf } from '../package.ts'
 import type { Deadline } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
 import type { CommandLine, GuardianOrder, GuardianReport } from './guardian-messages.ts'
@@ -162,4 +162,4 @@ export class Guardian {
 /** What a dead guardian has sent is in the channel already, so to read it takes one turn of the event loop. */
 const LAST_MESSAGES_MS = 1000
 
-const PROGRAM = fileURLToPath(new URL('./guardian-process.js', import.meta.url))
+const PROGRAM = programOf('run/guardian-process')

@@ -7,9 +7,9 @@ import type {
   StateMachine,
   StateSchema,
 } from 'xstate'
-import type { Duration } from '../base/duration.ts'
-import type { LockAnswer, WorkerLease, WorkerLock } from './lock.ts'
-import type { CurrentTerm, StopReason, WorkerTerm } from './term.ts'
+import type { Duration } from '../../base/duration.ts'
+import type { LockAnswer, WorkerLease, WorkerLock } from '../lock.ts'
+import type { CurrentTerm, Doing, StopReason, WorkerTerm } from '../term.ts'
 
 /** What the machine needs: a lock, the work, and its pauses. */
 export interface LockWorkerInput {
@@ -55,9 +55,6 @@ export type LockWorkerEvent =
   | { readonly type: 'lost'; readonly error: unknown }
   | { readonly type: 'broke'; readonly error: unknown }
   | { readonly type: 'overdue' }
-
-/** What a worker was doing as something went wrong: it asked for the lock, held it, or started, did or stopped its work. */
-export type Doing = 'acquire' | 'hold' | 'start' | 'work' | 'stop'
 
 /** What went wrong, and during what, for people to read: the machine goes on by itself. */
 export interface WorkerTrouble {

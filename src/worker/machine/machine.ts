@@ -1,18 +1,26 @@
 import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
-import { assert } from '../base/assert.ts'
-import { backoffMs } from '../base/backoff.ts'
-import { HOLD_RANGE, parseDuration } from '../base/duration.ts'
-import { isHoldfastError } from '../errors.ts'
-import { asking, letGo, type WorkerLease, type WorkerLock } from './lock.ts'
+import { assert } from '../../base/assert.ts'
+import { backoffMs } from '../../base/backoff.ts'
+import { HOLD_RANGE, parseDuration } from '../../base/duration.ts'
+import { isHoldfastError } from '../../errors.ts'
+import { asking, letGo, type WorkerLease, type WorkerLock } from '../lock.ts'
+import {
+  type CurrentTerm,
+  type Doing,
+  isAnswerTo,
+  newTerm,
+  overdue,
+  released,
+  type StopReason,
+  stopped,
+} from '../term.ts'
 import type {
-  Doing,
   LockWorkerContext,
   LockWorkerEvent,
   LockWorkerInput,
   LockWorkerMachine,
   WorkerTrouble,
 } from './signature.ts'
-import { type CurrentTerm, isAnswerTo, newTerm, overdue, released, type StopReason, stopped } from './term.ts'
 
 const parts = setup({
   types: {
@@ -119,7 +127,7 @@ const unavailable = [
  *
  * ```ts
  * import { connect } from 'holdfast'
- * import { lockWorkerMachine } from 'holdfast/worker'
+ * import { lockWorkerMachine } from 'holdfast/worker/machine'
  * import { createActor } from 'xstate'
  *
  * const locks = await connect('memory:')
