@@ -1,0 +1,91 @@
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { entriesOf, manifestOf } from '../../scripts/entries.ts'
+import { type EmptyProject, emptyProject, packTarball, toolFolder } from './empty-project.ts'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+/** Entries for which the user has a package of its own, with types of its own. */
+const OVER_ANOTHER = /nestjs|fastify|otel|prometheus|worker\/machine/
+
+let tarball: ReturnType<typeof packTarball>
+let project: EmptyProject
+beforeAll(() => {
+  tarball = packTarball()
+  project = emptyProject(tarball.path, ['@types/node', 'undici-types'])
+  project.write('commonjs.cts', PROGRAM)
+  project.write('module.mts', PROGRAM)
+  project.write('program.ts', PROGRAM)
+})
+afterAll(() => {
+  project[Symbol.dispose]()
+  tarball[Symbol.dispose]()
+})
+
+const names = entriesOf(manifestOf(root))
+  .map(({ subpath }) => `holdfast${subpath.slice(1)}`)
+  .filter((name) => !OVER_ANOTHER.test(name))
+
+/** Uses a class, a generic and a type, and mentions every entry. */
+const PROGRAM = `
+  import { connect, createLocks, InvalidArgumentError, type Lease, type Locks } from 'holdfast'
+  import { memoryStore } from 'holdfast/memory'
+  ${names.map((name, index) => `import * as entry${index} from '${name}'`).join('\n  ')}
+  export const entries: object[] = [${names.map((_, index) => `entry${index}`)}]
+  export async function main(): Promise<number> {
+    const locks: Locks = await connect('memory:', { ttl: '5s' })
+    const length: number = await locks.withLock('k', async (lease: Lease) => lease.key.length)
+    const error: unknown = new InvalidArgumentError('x')
+    if (error instanceof InvalidArgumentError) console.log(error.code satisfies string)
+    await createLocks(memoryStore()).close()
+    // @ts-expect-error: a fence is a bigint.
+    await locks.withLock('k', (lease) => lease.fence satisfies string)
+    return length
+  }
+`
+
+/** As strict as a user can be. */
+const STRICT = [
+  ...['--strict', '--exactOptionalPropertyTypes', '--noUncheckedIndexedAccess', '--skipLibCheck', 'false'],
+  ...['--noEmit', '--types', 'node'],
+]
+
+async function check(typescript: string, file: string, ...options: readonly string[]): Promise<string> {
+  const folder = typescript === '7' ? join(root, 'node_modules/typescript') : toolFolder(typescript)
+  return project.run(process.execPath, [join(folder, 'bin/tsc'), ...options, file])
+}
+
+describe.each(['typescript54', 'typescript57', 'typescript', 'typescript6', '7'])('with %s', (typescript) => {
+  const isOld = /5[47]?$|^typescript$/.test(typescript)
+  const target = ['--target', 'es2022', '--lib', 'es2023,esnext.disposable']
+  const ways: [string, string, string[]][] = [
+    [
+      'module: commonjs, as `tsc --init` wrote it',
+      'program.ts',
+      ['--module', 'commonjs', '--esModuleInterop'],
+    ],
+    ['module: node16, CommonJS', 'commonjs.cts', ['--module', 'node16']],
+    ['module: node16, ES module', 'module.mts', ['--module', 'node16']],
+    ['module: nodenext, CommonJS', 'commonjs.cts', ['--module', 'nodenext']],
+    ['moduleResolution: bundler', 'program.ts', ['--module', 'esnext', '--moduleResolution', 'bundler']],
+  ]
+  test.each(ways)('every entry has its types: %s', async (_, file, options) => {
+    const resolution = isOld && options.includes('commonjs') ? ['--moduleResolution', 'node10'] : []
+    expect(await check(typescript, file, ...STRICT, ...target, ...options, ...resolution)).toBe('')
+  })
+})
+
+test('every entry has its types with the defaults of TypeScript 7', async () => {
+  expect(await check('7', 'module.mts', '--noEmit', '--types', 'node')).toBe('')
+})
+
+test('without the types of Node.js nothing is missing but those of Node.js itself', async () => {
+  const said = await check('7', project.write('core.mts', CORE), '--noEmit', '--skipLibCheck', 'false')
+  expect(said).toBe('')
+})
+
+const CORE = `
+  import { createLocks } from 'holdfast'
+  import { memoryStore } from 'holdfast/memory'
+  export const locks = createLocks(memoryStore())
+`

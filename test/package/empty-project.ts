@@ -1,0 +1,79 @@
+import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+const root = fileURLToPath(new URL('../../', import.meta.url))
+const toolsFolder = fileURLToPath(new URL('tools', import.meta.url))
+
+/** A project of a user, with the package as it would be published and with nothing else but what is named. */
+export interface EmptyProject extends Disposable {
+  readonly folder: string
+  write(path: string, text: string): string
+  /** Puts a package beside that of this project, from a folder. */
+  link(name: string, folder: string): void
+  /** What a program printed and how it ended, with its standard error in front where it failed. */
+  run(command: string, args: readonly string[], environment?: NodeJS.ProcessEnv): Promise<string>
+}
+
+/** Packs what is built: run `npm run build` first. */
+export function packTarball(): { readonly path: string } & Disposable {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-tarball-'))
+  const args = ['pack', '--ignore-scripts', '--silent', '--pack-destination', folder]
+  const name = execFileSync('npm', args, { cwd: root, encoding: 'utf8' }).trim()
+  return {
+    path: join(folder, name),
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+/** `beside`: names of packages, of the tools or else of this repository. */
+export function emptyProject(tarball: string, beside: readonly string[] = []): EmptyProject {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-project-'))
+  const own = join(folder, 'node_modules/holdfast')
+  mkdirSync(own, { recursive: true })
+  execFileSync('tar', ['-xzf', tarball, '-C', own, '--strip-components=1'])
+  const link = (name: string, target: string) => {
+    mkdirSync(dirname(join(folder, 'node_modules', name)), { recursive: true })
+    symlinkSync(target, join(folder, 'node_modules', name))
+  }
+  writeFileSync(join(folder, 'package.json'), '{}')
+  for (const name of ['xstate', 'croner']) link(name, join(root, 'node_modules', name))
+  for (const name of beside) link(name, folderOf(name))
+  return {
+    folder,
+    link,
+    write(path, text) {
+      mkdirSync(dirname(join(folder, path)), { recursive: true })
+      writeFileSync(join(folder, path), text)
+      return join(folder, path)
+    },
+    run: (command, args, environment) =>
+      new Promise((resolve) => {
+        const env = { ...process.env, NO_COLOR: '1', NODE_OPTIONS: '', ...environment }
+        execFile(command, args, { cwd: folder, env, timeout: 150_000 }, (error, stdout, stderr) => {
+          resolve(error === null ? stdout : `${stderr}${stdout}\nended with ${error.code ?? error.signal}`)
+        })
+      }),
+    [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
+  }
+}
+
+/** Where a package of the tools is; they are installed on first use. */
+export function toolFolder(name: string): string {
+  const path = join(toolsFolder, 'node_modules', name)
+  if (existsSync(path)) return path
+  const { error, status, stderr } = spawnSync('npm', ['ci', '--ignore-scripts', '--prefix', toolsFolder], {
+    encoding: 'utf8',
+  })
+  if (existsSync(path)) return path
+  throw new Error(
+    `Expected npm ci to install ${name} into test/package/tools, it ended with ${status}: ${error?.message ?? stderr}`,
+  )
+}
+
+function folderOf(name: string): string {
+  const path = join(root, 'node_modules', name)
+  return existsSync(path) ? path : toolFolder(name)
+}
