@@ -100,10 +100,10 @@ export class PostgresStore implements Store {
   }
 
   async inspect({ prefix, exact = false, cursor, count }: InspectRequest): Promise<RoomPage> {
-    // The room whose key is the prefix itself is the first one in the order of the keys.
-    const parameters = [prefix, cursor ?? null, String(exact ? 1 : count + 1)]
-    const found = await this.#run(this.#statements.inspect, parameters, { doing: 'listing rooms' })
-    const rows = exact ? found.filter(({ key }) => key === prefix) : found
+    // One more, to see whether another page follows.
+    const parameters = exact ? [prefix] : [prefix, cursor ?? null, String(count + 1)]
+    const statement = exact ? this.#statements.peek : this.#statements.inspect
+    const rows = await this.#run(statement, parameters, { doing: 'listing rooms' })
     const page = rows.slice(0, count)
     const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
     const last = page.at(-1)?.['key']

@@ -8,6 +8,8 @@ export interface PostgresStatements {
   readonly release: string
   readonly evict: string
   readonly inspect: string
+  /** Shows one room, without a look at any other. */
+  readonly peek: string
   readonly sweep: string
 }
 
@@ -33,8 +35,16 @@ export function statementsFor(schema: string): PostgresStatements {
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
     evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),
-    inspect: inSchema(scripts.inspect, schema),
+    inspect: inspectOf(scripts.page),
+    peek: inspectOf('select ($1::text) collate "C" as key'),
     sweep: call('lock_sweep', ['integer']),
+  }
+
+  function inspectOf(keys: string): string {
+    return inSchema(
+      scripts.inspect.replace('{keys}', () => keys),
+      schema,
+    )
   }
 
   function call(name: string, types: readonly string[]): string {

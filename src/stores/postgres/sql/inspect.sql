@@ -1,24 +1,11 @@
--- The next rooms under a prefix, in order of their keys, with what has not expired. Changes nothing.
+-- Shows rooms, in order of their keys, with what has not expired. Changes nothing.
 --
--- Inputs  $1 the prefix · $2 the last key of the page before, or nothing · $3 how many rooms
+-- Inputs  those of the query for the keys, which stands in `page`: the script page.sql, or a query that gives one key
 -- Result  a row for each room: its key, and its tickets as JSON
 with present as (
-  select ($1::text) collate "C" as prefix, ($2::text) collate "C" as last, $3::text::bigint as count,
-    ("{schema}".lock_clock() / 1000)::double precision as now
+  select ("{schema}".lock_clock() / 1000)::double precision as now
 ), page as (
-  select key from (
-    (select distinct key from "{schema}".lock_holders, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-    union
-    (select distinct key from "{schema}".lock_waiters, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-    union
-    (select key from "{schema}".lock_closures, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-  ) as keys order by key limit (select count from present)
+  {keys}
 )
 select page.key, json_build_object(
   'holders', (

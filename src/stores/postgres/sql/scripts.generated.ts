@@ -3,6 +3,7 @@ export const scripts: {
   readonly acquire: string
   readonly evict: string
   readonly inspect: string
+  readonly page: string
   readonly presence: string
   readonly release: string
   readonly renew: string
@@ -158,27 +159,14 @@ begin
   return array_to_string(cardinality(v_removed)::text || v_removed, E'\\n') || v_wakes;
 end $body$;
 `,
-  inspect: `-- The next rooms under a prefix, in order of their keys, with what has not expired. Changes nothing.
+  inspect: `-- Shows rooms, in order of their keys, with what has not expired. Changes nothing.
 --
--- Inputs  $1 the prefix · $2 the last key of the page before, or nothing · $3 how many rooms
+-- Inputs  those of the query for the keys, which stands in \`page\`: the script page.sql, or a query that gives one key
 -- Result  a row for each room: its key, and its tickets as JSON
 with present as (
-  select ($1::text) collate "C" as prefix, ($2::text) collate "C" as last, $3::text::bigint as count,
-    ("{schema}".lock_clock() / 1000)::double precision as now
+  select ("{schema}".lock_clock() / 1000)::double precision as now
 ), page as (
-  select key from (
-    (select distinct key from "{schema}".lock_holders, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-    union
-    (select distinct key from "{schema}".lock_waiters, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-    union
-    (select key from "{schema}".lock_closures, present
-      where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
-      limit (select count from present))
-  ) as keys order by key limit (select count from present)
+  {keys}
 )
 select page.key, json_build_object(
   'holders', (
@@ -201,6 +189,27 @@ select page.key, json_build_object(
   ), 0) - now)
 )::text as room
 from page, present order by page.key
+`,
+  page: `-- The next keys under a prefix, for inspect.
+--
+-- Inputs  $1 the prefix · $2 the last key of the page before, or nothing · $3 how many rooms
+-- Result  a row for each key
+with asked as (
+  select ($1::text) collate "C" as prefix, ($2::text) collate "C" as last, $3::text::bigint as count
+)
+select key from (
+  (select distinct key from "{schema}".lock_holders, asked
+    where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
+    limit (select count from asked))
+  union
+  (select distinct key from "{schema}".lock_waiters, asked
+    where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
+    limit (select count from asked))
+  union
+  (select key from "{schema}".lock_closures, asked
+    where key >= prefix and starts_with(key, prefix) and (last is null or key > last) order by key
+    limit (select count from asked))
+) as keys order by key limit (select count from asked)
 `,
   presence: `-- The statement that a session runs beside LISTEN. It shares a lock for as long as it lives, and lock_is_unreached
 -- looks for that lock. If two inboxes have the same number, the inbox whose session has ended looks alive while the
