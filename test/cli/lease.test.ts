@@ -38,7 +38,8 @@ describe.each(sharedStores)('a lease across two commands, on $name', ({ open }) 
 
   async function somebodyWaits(): Promise<void> {
     await until('somebody waits', async () => {
-      const { stdout } = await shell.run(['show', '--json', 'deploy'])
+      const { code, stdout, stderr } = await shell.run(['show', '--json', 'deploy'])
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
       return JSON.parse(stdout).queue.length === 1
     })
   }

@@ -210,9 +210,12 @@ test('a command to type is told apart from the sentence behind it', async () => 
   const register = `import { register } from 'node:module'
     register('data:text/javascript,' + ${JSON.stringify(encodeURIComponent(hooks))})`
   const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(register)}` }
-  const { code, stderr } = await shell.run(['ls', '--store', 'postgres://localhost/app'], { env })
+  // Deno does not read NODE_OPTIONS.
+  const node = new Shell({}, 'node')
+  const { code, stderr } = await node.run(['ls', '--store', 'postgres://localhost/app'], { env })
   expect(code).toBe(64)
   expect(stderr).toMatch(/^holdfast: [^\n]*: `npm install pg`\. See holdfast ls --help\.\n$/)
+  await node.close()
 })
 
 test('a number without a unit is seconds', async () => {
