@@ -6,6 +6,8 @@
  * An aborted wait rejects with the caller's own `signal.reason`, as in Node.js.
  */
 
+import { milliseconds } from './base/diagnosis.ts'
+import { type Owner, ownerName } from './base/owner.ts'
 import { escaped, shortened } from './base/text.ts'
 
 /** Of every copy of this library. */
@@ -75,6 +77,16 @@ type ErrorClass = abstract new (...args: any[]) => HoldfastError
 
 const LONGEST_MESSAGE = 4000
 
+/** Who holds a key that a call waited for. */
+export interface KeyHolder {
+  /** The process that holds the key. */
+  readonly owner: Owner
+  /** How long it has held the key, in milliseconds. */
+  readonly heldMs: number
+  /** How many others hold the key, too: of a semaphore or a read lock. */
+  readonly others: number
+}
+
 /** The key was not granted within `wait`. Nothing is held, and the place in the queue is given up. */
 export class AcquireTimeoutError extends HoldfastError {
   override readonly name = 'AcquireTimeoutError'
@@ -82,16 +94,40 @@ export class AcquireTimeoutError extends HoldfastError {
   readonly waitedMs: number
   /** How many tickets were ahead when the store last answered. `undefined` if the store never queued this ticket. */
   readonly ahead: number | undefined
+  /** Who held the key when the call gave up, as the message says. `undefined` if the call did not wait, or could not learn it. */
+  readonly holder: KeyHolder | undefined
 
   constructor(
     message: string,
-    options: HoldfastErrorOptions & { waitedMs: number; ahead?: number | undefined },
+    options: HoldfastErrorOptions & {
+      waitedMs: number
+      ahead?: number | undefined
+      holder?: KeyHolder | undefined
+    },
   ) {
-    super('acquire-timeout', message, options)
+    super('acquire-timeout', `${message}${heldBy(options.holder)}`, options)
     this.waitedMs = options.waitedMs
     this.ahead = options.ahead
+    this.holder = options.holder
   }
 }
+
+/** The message of such an error for a stranger, who must not learn the names of hosts and processes. */
+export function withoutHolder({ message, holder }: AcquireTimeoutError): string {
+  const sentence = escaped(heldBy(holder))
+  return message.endsWith(sentence) ? message.slice(0, message.length - sentence.length) : message
+}
+
+function heldBy(holder: KeyHolder | undefined): string {
+  if (holder === undefined) return ''
+  const { owner, heldMs, others } = holder
+  const more = others === 0 ? '' : others === 1 ? ' and 1 other' : ` and ${others} others`
+  const name = shortened(ownerName(owner), LONGEST_NAME)
+  return ` The key has been held for ${milliseconds(heldMs)} by ${name}${more}.`
+}
+
+/** The host and the label are foreign text. */
+const LONGEST_NAME = 300
 
 /** A limit or a task queue did not start the work within `wait`. The work will not run. */
 export class StartTimeoutError extends HoldfastError {

@@ -10,13 +10,13 @@ import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-writ
 import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
 
 export type { Finding } from './base/diagnosis.ts'
+export type { Owner } from './base/owner.ts'
 export { connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
 export { type Diagnosis, diagnose } from './diagnose.ts'
 export { lockEvents, type ProcessEvents } from './engine/events.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
 export type { LockEventName, LockEvents, StoreVerb, Withdrawal } from './engine/lock-events.ts'
-export type { Owner } from './engine/owner.ts'
 export {
   AcquireTimeoutError,
   ClosedError,
@@ -28,6 +28,7 @@ export {
   type HoldfastErrorOptions,
   InvalidArgumentError,
   isHoldfastError,
+  type KeyHolder,
   LeaseLostError,
   type LossReason,
   QueueFullError,

@@ -170,6 +170,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
       this.#ask()
       return false
     }
+    if (this.#limits.takeLook(at)) this.#context.holders.begin(this.ticket.key)
     if (!this.#woken && at.monotonicMs < state.askAgainAt - state.slackMs) {
       this.#setDue(state.askAgainAt)
       return false
@@ -372,7 +373,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
 
   #setDue(at: number): void {
     const state = this.#state
-    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#limits.endOf(state))
+    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#limits.nextOf(state))
     this.#context.renewals.schedule(this)
   }
 
@@ -386,9 +387,10 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #outOfTime(state: Asking | Waiting): HoldfastError {
-    const { clock, store, leases } = this.#context
+    const { clock, store, leases, holders } = this.#context
     const isHeldHere = leases.holds(this.ticket.key)
-    return this.#limits.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere })
+    const holder = holders.holderOf(this.ticket)
+    return this.#limits.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere, holder })
   }
 }
 

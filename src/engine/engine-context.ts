@@ -5,6 +5,7 @@ import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, Store, Ticket } from '../contract/store.ts'
 import { isHoldfastError, StoreError } from '../errors.ts'
 import { createEvents, type Events, tellStoreError } from './events.ts'
+import { HolderLooks } from './holder-looks.ts'
 import { now } from './instant.ts'
 import { isLater } from './later.ts'
 import { Leases } from './leases.ts'
@@ -30,6 +31,7 @@ export class EngineContext {
   readonly renewals: RenewalLoop
   readonly leases: Leases
   readonly wakes: Wakes
+  readonly holders: HolderLooks
   readonly releases: ReleaseRetry = new ReleaseRetry()
   readonly signals: SignalWatch = new SignalWatch()
   #phase: 'open' | 'closing' | 'store closed' = 'open'
@@ -42,6 +44,7 @@ export class EngineContext {
     this.renewals = new RenewalLoop(store, clock, this.events)
     this.leases = new Leases(store, this.renewals)
     this.wakes = new Wakes(this)
+    this.holders = new HolderLooks(store, clock)
   }
 
   now(): Instant {

@@ -1,12 +1,12 @@
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expected, parseFunction } from '../base/arguments.ts'
+import { lastOwner } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import { isLater } from './later.ts'
 import type { LockEventName, LockEvents, StoreVerb } from './lock-events.ts'
-import { lastOwner } from './owner.ts'
 
 /** The ticket that an event is about. `quiet`: it is one of ours beside the caller's key, and no event is told of it. */
 interface Subject {

@@ -1,5 +1,5 @@
+import type { Owner } from '../base/owner.ts'
 import type { LossReason } from '../errors.ts'
-import type { Owner } from './owner.ts'
 
 /**
  * The events of locks, by name. `locks.on(event, listener)` hears those of one `createLocks`, and `lockEvents.on(…)` those of

@@ -3,6 +3,7 @@ import {
   AcquireTimeoutError,
   ClosedError,
   isHoldfastError,
+  type KeyHolder,
   LeaseLostError,
   type LossReason,
   QueueFullError,
@@ -16,7 +17,7 @@ import {
 export function timeoutOf(
   ticket: Ticket,
   waitedMs: number,
-  { ahead, isHeldHere }: { readonly ahead: number | undefined; readonly isHeldHere: boolean },
+  { ahead, isHeldHere, holder }: LastSeen,
 ): AcquireTimeoutError {
   const place = ahead === undefined ? '' : ` (last seen with ${ahead} ahead)`
   const advice = isHeldHere
@@ -24,8 +25,14 @@ export function timeoutOf(
     : 'Wait longer with `wait`, or use a try… call to go on without it.'
   return new AcquireTimeoutError(
     `${JSON.stringify(ticket.key)} was not free within ${waitedMs} ms${place}. ${advice}`,
-    { key: ticket.key, waitedMs, ahead },
+    { key: ticket.key, waitedMs, ahead, holder },
   )
+}
+
+interface LastSeen {
+  readonly ahead: number | undefined
+  readonly isHeldHere: boolean
+  readonly holder: KeyHolder | undefined
 }
 
 /** So many wait for the key already that this ticket may not. */

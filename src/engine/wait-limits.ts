@@ -1,4 +1,5 @@
-import type { HoldfastError } from '../errors.ts'
+import type { Instant } from '../base/clock.ts'
+import type { HoldfastError, KeyHolder } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import { type Asking, isSilent, SILENCE_MS, type Waiting } from './acquisition-state.ts'
 import { silenceOf, timeoutOf } from './ticket-errors.ts'
@@ -12,6 +13,8 @@ export class WaitLimits {
   /** A wait shorter than a round trip still gets an answer, because the key may be free. */
   readonly #answerUntil: number
   readonly #silenceMs: number
+  /** When to look who holds the key, so that the answer is there when the wait ends. `Infinity`: not any more, or never. */
+  #lookAt: number
 
   constructor(request: AcquireRequest, startedAt: number) {
     const { waitMs, storeTimeoutMs } = request
@@ -21,6 +24,8 @@ export class WaitLimits {
     // A caller that does not wait for the key still waits for the store's answer.
     this.#until = startedAt + (waitMs > 0 ? waitMs : (storeTimeoutMs ?? ANSWER_MS))
     this.#answerUntil = Math.max(this.#until, startedAt + SILENCE_MS)
+    const isShort = waitMs < SHORTEST_WAIT_MS
+    this.#lookAt = isShort ? Number.POSITIVE_INFINITY : this.#until - Math.min(LOOK_MS, waitMs / 2)
   }
 
   /** When it ends, unless the store answers before. */
@@ -30,20 +35,43 @@ export class WaitLimits {
     return Math.min(this.#until, state.unansweredSince + this.#silenceMs)
   }
 
-  /** What the caller is told at its end. `isHeldHere`: these locks hold the key themselves. */
-  errorOf(
-    state: Asking | Waiting,
-    { at, store, isHeldHere }: { readonly at: number; readonly store: string; readonly isHeldHere: boolean },
-  ): HoldfastError {
+  /** When there is something to do at the latest. */
+  nextOf(state: Asking | Waiting): number {
+    const end = this.endOf(state)
+    return state.tag === 'waiting' ? Math.min(end, this.#lookAt) : end
+  }
+
+  /** Whether it is time to look who holds the key. True once. */
+  takeLook({ monotonicMs }: Instant): boolean {
+    if (monotonicMs < this.#lookAt) return false
+    this.#lookAt = Number.POSITIVE_INFINITY
+    return true
+  }
+
+  /** What the caller is told at its end. */
+  errorOf(state: Asking | Waiting, { at, store, isHeldHere, holder }: Surroundings): HoldfastError {
     const { ticket, startedAtMs } = this.#request
     // Of several keys the caller has waited for all until now.
     const waitedMs = Math.round(at - (startedAtMs ?? this.#startedAt))
     const isCutShort = at < this.#until
     if (state.tag === 'asking' || isCutShort || isSilent(state, at))
       return silenceOf(ticket, store, isCutShort ? this.#silenceMs : waitedMs, state.lastError)
-    return timeoutOf(ticket, waitedMs, { ahead: state.ahead, isHeldHere })
+    return timeoutOf(ticket, waitedMs, { ahead: state.ahead, isHeldHere, holder })
   }
+}
+
+interface Surroundings {
+  readonly at: number
+  /** Its name. */
+  readonly store: string
+  /** These locks hold the key themselves. */
+  readonly isHeldHere: boolean
+  readonly holder: KeyHolder | undefined
 }
 
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000
+/** A look is usually answered within so much. */
+const LOOK_MS = 250
+/** Whoever waits for less asks often, and a look would double the requests. */
+const SHORTEST_WAIT_MS = 100

@@ -5,6 +5,7 @@ import {
   InvalidArgumentError,
   isHoldfastError,
   type StartTimeoutError,
+  withoutHolder,
 } from '../errors.ts'
 
 /** The fields that Express, Fastify, Koa and NestJS read from an error, as the `http-errors` package has them. */
@@ -26,6 +27,8 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  * Returns the same error. If it is one of Holdfast's that a client can do something about, it gets a `statusCode`,
  * `headers` and the other fields that the error handlers of Express, Fastify, Koa and NestJS use. It leaves every
  * other error as it is, and also an error that has a status.
+ *
+ * Clients read the message. So the message of an `acquire-timeout` loses the name of the holder, which stays in `error.holder`.
  *
  * | code | status | retry-after |
  * |---|---|---|
@@ -54,7 +57,10 @@ export function withStatus<E>(error: E, statusCodes: StatusCodes): E {
   if (!isHoldfastError(error) || 'statusCode' in error || 'status' in error) return error
   if (!Object.isExtensible(error)) return error
   const known = fieldsOf(error, statusCodes)
-  return known === undefined ? error : Object.assign(error, known)
+  if (known === undefined) return error
+  // Frameworks send the message to the client.
+  if (isHoldfastError(error, 'acquire-timeout')) error.message = withoutHolder(error)
+  return Object.assign(error, known)
 }
 
 export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is StatusCodes {

@@ -1,6 +1,6 @@
+import { LONGEST_OWNER, type Owner, parseOwner } from '../base/owner.ts'
 import type { HolderView, RoomView, WaiterView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
-import { LONGEST_OWNER, type Owner, parseOwner } from '../engine/owner.ts'
 import { ADMINISTRATION_MS } from './options.ts'
 
 /** A holder, as `locks.peek` and `locks.inspect` show it. */

@@ -1,9 +1,9 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import type { Duration } from '../base/duration.ts'
+import { parseOwner } from '../base/owner.ts'
 import type { RoomView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
-import { ownerName, parseOwner } from '../engine/owner.ts'
 import { closedDuring } from '../engine/ticket-errors.ts'
 import { AcquireTimeoutError, isHoldfastError } from '../errors.ts'
 import { roomOf } from './inspected.ts'
@@ -87,11 +87,14 @@ async function look(engine: Engine, key: string, limitMs: number): Promise<Seen>
 
 function notFree(key: string, waitedMs: number, { holders, queue }: RoomView): AcquireTimeoutError {
   const [first] = holders
-  const more = holders.length > 1 ? ` and ${holders.length - 1} more hold` : ' holds'
-  const who = first === undefined ? '' : `: ${ownerName(parseOwner(first.owner))}${more} it`
+  const holder = first && {
+    owner: parseOwner(first.owner),
+    heldMs: Math.round(first.heldMs),
+    others: holders.length - 1,
+  }
   return new AcquireTimeoutError(
-    `${JSON.stringify(key)} was not free within ${Math.round(waitedMs)} ms${who}. Wait longer with \`wait\`.`,
-    { key, waitedMs: Math.round(waitedMs), ahead: queue.length },
+    `${JSON.stringify(key)} was not free within ${Math.round(waitedMs)} ms. Wait longer with \`wait\`.`,
+    { key, waitedMs: Math.round(waitedMs), ahead: queue.length, holder },
   )
 }
 

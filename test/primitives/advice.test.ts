@@ -6,11 +6,11 @@ test('a call that waits for a key of its own process is told so, and not only to
   const held = await locks.acquire('k')
   const own = await clock.until(errorOf(locks.acquire('k', { wait: '1s' })))
   expect(own.message).toBe(
-    '"k" was not free within 1000 ms (last seen with 0 ahead). These locks hold it themselves, by a lease that was not released yet. If this call runs under that lease, pass the lease along instead. Otherwise wait longer with `wait`.',
+    '"k" was not free within 1000 ms (last seen with 0 ahead). These locks hold it themselves, by a lease that was not released yet. If this call runs under that lease, pass the lease along instead. Otherwise wait longer with `wait`. The key has been held for 1.0 s by ?:? (test).',
   )
   const foreign = await clock.until(errorOf(other.locks.acquire('k', { wait: '1s' })))
   expect(foreign.message).toBe(
-    '"k" was not free within 1000 ms (last seen with 0 ahead). Wait longer with `wait`, or use a try… call to go on without it.',
+    '"k" was not free within 1000 ms (last seen with 0 ahead). Wait longer with `wait`, or use a try… call to go on without it. The key has been held for 2.0 s by ?:? (test).',
   )
   await held.release()
 })

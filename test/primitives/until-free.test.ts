@@ -54,10 +54,12 @@ test('it gives up after `wait`, and says who holds the key', async () => {
   const free = errorOf(locks.waitUntilFree('k', { wait: '2s' }))
   const error = await clock.until(free)
   expect(error).toMatchObject({ code: 'acquire-timeout', key: 'k', waitedMs: 2000, ahead: 0 })
-  expect(error.message).toBe('"k" was not free within 2000 ms: ?:? (test) holds it. Wait longer with `wait`.')
+  expect(error.message).toBe(
+    '"k" was not free within 2000 ms. Wait longer with `wait`. The key has been held for 2.0 s by ?:? (test).',
+  )
   const readers = await Promise.all([1, 2].map(() => other.locks.readWrite('r').acquireRead()))
   const once = await errorOf(locks.waitUntilFree('r', { wait: 0 }))
-  expect(once.message).toContain('?:? (test) and 1 more hold it.')
+  expect(once.message).toContain('by ?:? (test) and 1 other.')
   await Promise.all([held, ...readers].map((lease) => lease.release()))
 })
 
