@@ -26,7 +26,10 @@ export async function adopt(
   const { store, wakes, events } = context
   const { strangers } = wakes
   const askedAt = context.now()
-  const renewing = context.ask('renew', () => store.renew([ticket]), storeTimeoutMs, ticket.key)
+  const renewing = context.ask('renew', () => store.renew([ticket]), {
+    limitMs: storeTimeoutMs,
+    key: ticket.key,
+  })
   const [answer] = await renewing
   context.assertOpen(ticket.key)
   if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }

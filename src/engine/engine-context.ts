@@ -22,6 +22,14 @@ export interface EngineOptions {
   readonly chance: () => number
 }
 
+export interface AskOptions {
+  /** How long the answer may take. */
+  readonly limitMs: number
+  readonly key?: string | undefined
+  /** Ends the wait for the answer. For a signal of its own: a user's signal belongs to {@link EngineContext.signals}. */
+  readonly signal?: AbortSignal | undefined
+}
+
 /** The parts of an engine that its waiters and leases share. They know these parts, and not the engine. */
 export class EngineContext {
   readonly store: Store
@@ -73,12 +81,16 @@ export class EngineContext {
   /**
    * One request to the store. Whatever goes wrong is a {@link StoreError}, also if the answer takes longer than the limit.
    *
-   * @throws {ClosedError} when no new work is taken.
+   * @throws {ClosedError} when no new work is taken; the reason of the signal.
    */
-  async ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
+  async ask<T>(verb: StoreVerb, request: () => Answer<T>, { limitMs, key, signal }: AskOptions): Promise<T> {
     this.assertOpen(key)
+    signal?.throwIfAborted()
     let timer: Timer | undefined
+    let end = () => {}
     const late = new Promise<never>((_, reject) => {
+      end = () => reject(signal?.reason)
+      signal?.addEventListener('abort', end)
       const message = `The ${this.store.name} store did not answer within ${Math.round(limitMs)} ms. ${ADVICE}`
       timer = this.clock.startTimer(limitMs, () =>
         reject(new StoreError('store-unavailable', message, { key })),
@@ -88,6 +100,7 @@ export class EngineContext {
     try {
       return await Promise.race([request(), late])
     } catch (error) {
+      if (signal?.aborted === true) throw signal.reason
       // The store was closed while it was asked. That is no failure of the store.
       if (this.#phase === 'store closed') throw closedError(key)
       if (!isHoldfastError(error, 'invalid-argument')) tellStoreError(this.events, { verb, error, key })
@@ -95,6 +108,7 @@ export class EngineContext {
       throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })
     } finally {
       timer?.stop()
+      signal?.removeEventListener('abort', end)
     }
   }
 

@@ -7,7 +7,7 @@ import { tellAcquired, tellRequested } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import { Acquisition } from './acquisition.ts'
 import { type AdoptRequest, adopt, type NotAdopted } from './adopt.ts'
-import { EngineContext, type EngineOptions } from './engine-context.ts'
+import { type AskOptions, EngineContext, type EngineOptions } from './engine-context.ts'
 import type { Events } from './events.ts'
 import { HeldLease } from './held-lease.ts'
 import { isLater } from './later.ts'
@@ -114,8 +114,8 @@ export class Engine {
   }
 
   /** See {@link EngineContext.ask}. */
-  ask<T>(verb: StoreVerb, request: () => Answer<T>, limitMs: number, key?: string): Promise<T> {
-    return this.#context.ask(verb, request, limitMs, key)
+  ask<T>(verb: StoreVerb, request: () => Answer<T>, options: AskOptions): Promise<T> {
+    return this.#context.ask(verb, request, options)
   }
 
   attemptMs(attempts: number): number {

@@ -183,7 +183,7 @@ export class HeldLease extends RenewedLease implements Lease {
   async #askToExtend(asked: Ticket, askedAt: Instant): Promise<void> {
     const { store, renewals } = this.context
     const limitMs = this.attemptMs(this.leftMs(askedAt))
-    const [answer] = await this.context.ask('renew', () => store.renew([asked]), limitMs, this.key)
+    const [answer] = await this.context.ask('renew', () => store.renew([asked]), { limitMs, key: this.key })
     if (answer === undefined)
       throw new StoreError('store-unavailable', 'The store gave no answer to a renewal.')
     // The lease may have ended while the store was asked. Then the answer is late, and changes nothing.

@@ -144,7 +144,10 @@ export class Election {
     const leaders = [...(mark?.holders ?? []), ...(mark?.queue ?? [])].filter(({ limit }) => limit === 1)
     const removed = await Promise.all(
       leaders.map(({ id }) =>
-        engine.ask('evict', () => engine.store.evict({ key, id, reason }), ADMINISTRATION_MS, key),
+        engine.ask('evict', () => engine.store.evict({ key, id, reason }), {
+          limitMs: ADMINISTRATION_MS,
+          key,
+        }),
       ),
     )
     return removed.flat().length > 0

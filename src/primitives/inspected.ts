@@ -43,10 +43,10 @@ export function inspector(): (room: RoomView) => InspectedRoom {
 export async function roomOf(
   engine: Engine,
   key: string,
-  limitMs: number = ADMINISTRATION_MS,
+  { limitMs = ADMINISTRATION_MS, signal }: { readonly limitMs?: number; readonly signal?: AbortSignal } = {},
 ): Promise<RoomView | undefined> {
   const request = { prefix: key, exact: true, cursor: undefined, count: 1 }
-  const { rooms } = await engine.ask('inspect', () => engine.store.inspect(request), limitMs, key)
+  const { rooms } = await engine.ask('inspect', () => engine.store.inspect(request), { limitMs, key, signal })
   return rooms.find((room) => room.key === key)
 }
 

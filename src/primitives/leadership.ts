@@ -187,7 +187,10 @@ export class LeaderTerm implements Leadership {
     const { engine } = this.#context
     const request = { key: vacancyOf(this.key), id: undefined, reason: 'somebody was elected' }
     try {
-      await engine.ask('evict', () => engine.store.evict(request), engine.attemptMs(1), request.key)
+      await engine.ask('evict', () => engine.store.evict(request), {
+        limitMs: engine.attemptMs(1),
+        key: request.key,
+      })
     } catch {
       // Observers also ask every second.
     }

@@ -383,6 +383,6 @@ export class Locks {
 
   /** One request for people, who can wait a little longer than a lease. */
   #ask<T>(verb: 'inspect' | 'evict', request: () => T | Promise<T>): Promise<T> {
-    return this.#context.engine.ask(verb, request, ADMINISTRATION_MS)
+    return this.#context.engine.ask(verb, request, { limitMs: ADMINISTRATION_MS })
   }
 }

@@ -97,7 +97,7 @@ async function checkRemember(
     patienceMs: 0,
   })
   try {
-    await engine.ask('renew', () => engine.store.renew([ticket]), engine.attemptMs(1), key)
+    await engine.ask('renew', () => engine.store.renew([ticket]), { limitMs: engine.attemptMs(1), key })
     remembered.set(engine, rememberMs)
   } catch (cause) {
     // Without an answer nothing is known. If the store is away, the acquire that follows finds that out.

@@ -58,7 +58,7 @@ async function lookUntilFree(
     const leastMs = waitMs === 0 ? storeTimeoutMs : Math.min(SHORTEST_LOOK_MS, storeTimeoutMs)
     const mostMs = Math.min(engine.attemptMs(looks), waitUntil - beganAt, silentUntil - beganAt)
     const limitMs = Math.max(leastMs, mostMs)
-    const seen = await unlessAborted(ending, look(engine, key, limitMs))
+    const seen = await look(engine, key, { limitMs, signal: ending })
     if (seen.tag === 'free') return
     silentSince = seen.tag === 'silent' ? (silentSince ?? beganAt) : undefined
     const at = clock.monotonicMs()
@@ -75,9 +75,13 @@ type Seen =
   /** The store did not answer, so nobody knows. */
   | { readonly tag: 'silent'; readonly error: unknown }
 
-async function look(engine: Engine, key: string, limitMs: number): Promise<Seen> {
+async function look(
+  engine: Engine,
+  key: string,
+  options: { readonly limitMs: number; readonly signal: AbortSignal },
+): Promise<Seen> {
   try {
-    const room = await roomOf(engine, key, limitMs)
+    const room = await roomOf(engine, key, options)
     return room === undefined ? { tag: 'free' } : { tag: 'taken', room }
   } catch (error) {
     if (!isHoldfastError(error, 'store-unavailable')) throw error
@@ -96,15 +100,6 @@ function notFree(key: string, waitedMs: number, { holders, queue }: RoomView): A
     `${JSON.stringify(key)} was not free within ${Math.round(waitedMs)} ms. Wait longer with \`wait\`.`,
     { key, waitedMs: Math.round(waitedMs), ahead: queue.length, holder },
   )
-}
-
-function unlessAborted<T>(signal: AbortSignal, asked: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const end = () => reject(signal.reason)
-    signal.addEventListener('abort', end)
-    void asked.then(resolve, reject).finally(() => signal.removeEventListener('abort', end))
-    if (signal.aborted) end()
-  })
 }
 
 /** The pauses between looks. With the jitter, processes that began to wait together do not look together. */

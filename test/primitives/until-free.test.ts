@@ -95,6 +95,8 @@ test('the signal ends it at once, also while the store does not answer', async (
     const reason = new Error('enough')
     end.abort(reason)
     expect(await outcomeOf(free)).toEqual({ error: reason })
+    // Nothing keeps the process alive any more.
+    expect(clock.timers.keepingAlive).toBe(0)
     expect(await outcomeOf(locks.waitUntilFree('k', { signal: end.signal }))).toEqual({ error: reason })
     await clock.advance(5000)
   }
