@@ -2,7 +2,6 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { connect, type Locks } from '../../src/index.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
-import { until } from '../servers/until.ts'
 import { Shell } from './holdfast-process.ts'
 
 let redis: RedisServer
@@ -33,14 +32,9 @@ test('ls, show and evict end with one sentence when the server hangs from the st
 })
 
 test('ls, show and evict end with one sentence when the server hangs after they have connected', async () => {
-  // Slow replies leave time to stop the server between its answers to the two questions of connecting and the next one.
-  proxy.delay({ replyMs: 1000 })
-  await redis.command('CONFIG', 'RESETSTAT')
-  const ending = Promise.all(commands.map(endsInTime))
-  const answers = async () => (await redis.commandStats())['eval'] ?? 0
-  await until('all are connected', async () => (await answers()) >= 2 * commands.length, { everyMs: 5 })
-  await redis.pause()
-  await ending
+  // The first line of the script that each of them runs first. Connecting runs others.
+  proxy.silenceAt(/Reads rooms as they are stored|Removes one ticket of a room by force/)
+  await Promise.all(commands.map(endsInTime))
 })
 
 async function endsInTime(args: readonly string[]): Promise<void> {
@@ -51,5 +45,5 @@ async function endsInTime(args: readonly string[]): Promise<void> {
     stdout: '',
     stderr: expect.stringMatching(/^holdfast: The [^\n]+ did not answer within [^\n]+\n$/i),
   })
-  expect(performance.now() - startedAt).toBeLessThan(25_000)
+  expect(performance.now() - startedAt).toBeLessThan(60_000)
 }

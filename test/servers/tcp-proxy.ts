@@ -36,6 +36,10 @@ export interface FaultProxy extends AsyncDisposable {
    */
   silence(match: string): number
   /**
+   * Does the same to each connection from its first request on that matches. So a server seems to hang at a certain request.
+   */
+  silenceAt(match: RegExp): void
+  /**
    * Leaves the present connections open, but never passes a byte on them again. New connections work. A firewall that
    * has forgotten its connections behaves like this.
    */
@@ -73,6 +77,7 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
     requestMs: 0,
     replyMs: 0,
     trap: undefined,
+    silenceAt: undefined,
     onSwallow() {
       swallowed += 1
     },
@@ -115,6 +120,9 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
       for (const link of silenced) link.silence()
       return silenced.length
     },
+    silenceAt(match) {
+      faults.silenceAt = match
+    },
     strand() {
       for (const link of links) link.silence()
       change({ requests: 'forward', replies: 'forward' })
@@ -130,7 +138,14 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
       refusing = false
       silencing = false
       for (const link of links) if (link.hasLostBytes()) link.destroy()
-      change({ requests: 'forward', replies: 'forward', requestMs: 0, replyMs: 0, trap: undefined })
+      change({
+        requests: 'forward',
+        replies: 'forward',
+        requestMs: 0,
+        replyMs: 0,
+        trap: undefined,
+        silenceAt: undefined,
+      })
     },
     close,
     [Symbol.asyncDispose]: close,
@@ -166,6 +181,7 @@ interface Faults {
   requestMs: number
   replyMs: number
   trap: Trap | undefined
+  silenceAt: RegExp | undefined
   readonly onSwallow: () => void
 }
 
@@ -200,7 +216,8 @@ function openLink(
     delayMs: () => faults.requestMs,
     intercept: (bytes) => {
       sent = (sent + bytes.toString('latin1')).slice(-MOST_REMEMBERED)
-      const { trap } = faults
+      const { trap, silenceAt } = faults
+      if (silenceAt?.test(bytes.toString('latin1'))) isSilent = true
       if (trap === undefined || (trap.match !== undefined && !bytes.includes(trap.match))) return 'pass'
       faults.trap = undefined
       if (trap.loses === 'reply') {
