@@ -23,7 +23,7 @@ export interface TryAdvisorySessionOptions {
 
 /** How to lock a key for the life of a connection, and how long to wait for it. */
 export interface AdvisorySessionOptions extends TryAdvisorySessionOptions {
-  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
+  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 60 s. */
   readonly wait?: Duration | undefined
   /** Ends the wait: the call rejects with `signal.reason`. A lease that is held already is not affected. */
   readonly signal?: AbortSignal | undefined
@@ -62,7 +62,7 @@ export async function advisorySession(
   options: AdvisorySessionOptions = {},
 ): Promise<AdvisoryLease> {
   checkOptions(options, ['shared', 'ttl', 'schema', 'wait', 'signal'])
-  const waitMs = parseDuration('wait', options.wait ?? '30s', WAIT_RANGE)
+  const waitMs = parseDuration('wait', options.wait ?? '60s', WAIT_RANGE)
   const signal = parseSignal(options.signal)
   signal?.throwIfAborted()
   const startedAt = performance.now()

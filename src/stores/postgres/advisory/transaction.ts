@@ -21,7 +21,7 @@ export interface TryAdvisoryXactOptions {
 
 /** How to lock a key until the end of a transaction, and how long to wait for it. */
 export interface AdvisoryXactOptions extends TryAdvisoryXactOptions {
-  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 30 s. */
+  /** How long to wait for the lock. 0 gives up unless the lock is free, `Infinity` waits for ever. Default: 60 s. */
   readonly wait?: Duration | undefined
 }
 
@@ -66,7 +66,7 @@ export async function advisoryXact(
   options: AdvisoryXactOptions = {},
 ): Promise<void> {
   checkOptions(options, ['shared', 'wait'])
-  const waitMs = parseDuration('wait', options.wait ?? '30s', WAIT_RANGE)
+  const waitMs = parseDuration('wait', options.wait ?? '60s', WAIT_RANGE)
   const startedAt = performance.now()
   const request = { tx, key, shared: parseFlag('shared', options.shared, false) }
   for (let leftMs = waitMs; ; leftMs = Math.max(0, waitMs - (performance.now() - startedAt))) {
