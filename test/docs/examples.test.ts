@@ -22,7 +22,7 @@ beforeAll(async () => {
     startRedis(),
     startPostgres(),
     startEtcd(),
-    startMasters(3),
+    startMasters(3, { young: true }),
   ])
   folder = mkdtempSync(join(tmpdir(), 'holdfast-examples-'))
 })
@@ -36,7 +36,7 @@ test('there are examples', () => {
 })
 
 // Each example runs as a reader runs it: against the built package, in an empty working folder. REDIS_URL is a Redis,
-// POSTGRES_URL a PostgreSQL, ETCD_URL an etcd, and REDLOCK_URL has three Redis masters.
+// POSTGRES_URL a PostgreSQL, ETCD_URL an etcd, and REDLOCK_URL three new Redis masters.
 test.each(examples)('%s runs to its end', async (path) => {
   await promisify(execFile)(process.execPath, ['--import', import.meta.resolve('tsx'), join(root, path)], {
     cwd: folder,
