@@ -78,4 +78,4 @@ async function strike(fault: Fault, { crew, chronicle, direction }: DemoStage): 
 
 /** When a fault strikes, as a part of the time between two faults. A shift takes at least a quarter of that time. */
 const AT_WORK = 0.1
-const PATIENCE_MS = 5000
+const PATIENCE_MS = 20_000
