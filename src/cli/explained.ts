@@ -5,12 +5,17 @@ export function explained(error: unknown): string {
   const said = [messageOf(error)]
   let cause = causeOf(error)
   for (let depth = 0; depth < DEEPEST && cause !== undefined; depth += 1) {
-    const text = messageOf(cause)
+    const text = firstLineOf(messageOf(cause))
     if (!said.some((known) => known.includes(text))) said.push(text)
     cause = causeOf(cause)
   }
   const [message = '', ...causes] = said
   return causes.length === 0 ? message : `${message} Cause: ${causes.join(': ')}`
+}
+
+/** Without its full stop, because the next cause may follow. Node.js puts the list of modules that required a missing one below. */
+function firstLineOf(text: string): string {
+  return text.replace(/\n[\s\S]*$/, '').replace(/\.$/, '')
 }
 
 /** Of several attempts, as a host with two addresses has them, the first one has to do. */

@@ -24,3 +24,12 @@ test('a circle of causes ends', () => {
   error.cause = new Error('two', { cause: error })
   expect(explained(error)).toBe('one Cause: two')
 })
+
+test('a cause is told by its first line, without the list of modules that Node.js puts below', () => {
+  const missing = new Error("Cannot find module 'pg'\nRequire stack:\n- /app/index.js")
+  const failed = new Error('The connection failed.', { cause: missing })
+  const error = new Error('The package is missing.', { cause: failed })
+  expect(explained(error)).toBe(
+    "The package is missing. Cause: The connection failed: Cannot find module 'pg'",
+  )
+})
