@@ -49,7 +49,7 @@ export class WaitLimits {
   }
 
   /** What the caller is told at its end. */
-  errorOf(state: Asking | Waiting, { at, store, isHeldHere, holder }: Surroundings): HoldfastError {
+  errorOf(state: Asking | Waiting, { at, store, isHeldHere, holder }: EndOfWait): HoldfastError {
     const { ticket, startedAtMs } = this.#request
     // Of several keys the caller has waited for all until now.
     const waitedMs = Math.round(at - (startedAtMs ?? this.#startedAt))
@@ -60,7 +60,7 @@ export class WaitLimits {
   }
 }
 
-interface Surroundings {
+interface EndOfWait {
   readonly at: number
   /** Its name. */
   readonly store: string
