@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import type {
   AcquireAnswer,
   EvictRequest,
@@ -13,12 +12,15 @@ import type {
 } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
-import { isAboutValue, isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
-import type { ChannelSubscription } from '../../postgres/subscription.ts'
+import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { answers } from './answers.ts'
+import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
+import { RoomSweep } from './room-sweep.ts'
 import { roomView } from './room-view.ts'
-import { type PostgresStatements, presenceOf, statementsFor } from './statements.ts'
+import { type CallSubject, StatementCalls } from './statement-calls.ts'
+import { type PostgresStatements, statementsFor } from './statements.ts'
+import { UnfinishedRooms } from './unfinished-rooms.ts'
 
 export interface PostgresStoreParts {
   readonly connections: PostgresConnections
@@ -39,25 +41,20 @@ export class PostgresStore implements Store {
   readonly name = 'postgres'
   readonly #connections: PostgresConnections
   readonly #statements: PostgresStatements
-  readonly #prepare: () => Promise<void>
-  readonly #inbox = `holdfast_${randomBytes(9).toString('base64url')}`
   readonly #isLogged: string
+  readonly #calls: StatementCalls
+  readonly #inbox: NotificationInbox
+  readonly #sweep: RoomSweep
   readonly #batches: RequestBatches
-  readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
-  #prepared: Promise<void> | undefined
-  #isPrepared = false
-  #listening: Promise<Push> | undefined
-  #subscription: ChannelSubscription | undefined
-  #polls = false
-  #sweepAt = 0
-  readonly #unfinished = new Set<string>()
-  #isFinishing = false
+  readonly #unfinished = new UnfinishedRooms((key) => this.#settle(key))
 
   constructor({ connections, schema, mostCalls, isLogged, prepare }: PostgresStoreParts) {
     this.#connections = connections
     this.#statements = statementsFor(schema)
-    this.#prepare = prepare
     this.#isLogged = String(isLogged)
+    this.#calls = new StatementCalls(connections, prepare)
+    this.#inbox = new NotificationInbox(connections)
+    this.#sweep = new RoomSweep(connections, this.#statements.sweep)
     this.#batches = new RequestBatches(mostCalls, {
       acquire: (batch) => this.#acquireBatch(batch),
       release: (batch) => this.#releaseBatch(batch),
@@ -81,29 +78,16 @@ export class PostgresStore implements Store {
     return renewed
   }
 
-  /** Behind a pooler only the wakes of this process flow. Every waiter is then told to ask again soon. */
-  async listen(onWake: (wake: Wake) => void): Promise<() => void> {
-    const listener = { onWake }
-    this.#listeners.add(listener)
-    this.#listening ??= this.#startListening()
-    const listening = this.#listening
-    try {
-      await listening
-    } catch (error) {
-      if (this.#listening === listening) this.#listening = undefined
-      this.#listeners.delete(listener)
-      throw storeErrorOf(error, { doing: 'listening for wakes' })
-    }
-    return () => {
-      this.#listeners.delete(listener)
-    }
+  listen(onWake: (wake: Wake) => void): Promise<() => void> {
+    return this.#inbox.listen(onWake)
   }
 
   async inspect({ prefix, exact = false, cursor, count }: InspectRequest): Promise<RoomPage> {
     // One more, to see whether another page follows.
     const parameters = exact ? [prefix] : [prefix, cursor ?? null, String(count + 1)]
     const statement = exact ? this.#statements.peek : this.#statements.inspect
-    const rows = await this.#run(statement, parameters, { doing: 'listing rooms' })
+    this.#inbox.probe()
+    const rows = await this.#calls.rows(statement, parameters, { doing: 'listing rooms' })
     const page = rows.slice(0, count)
     const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
     const last = page.at(-1)?.['key']
@@ -111,15 +95,15 @@ export class PostgresStore implements Store {
   }
 
   async evict({ key, id, reason }: EvictRequest): Promise<readonly string[]> {
-    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox, this.#isLogged]
-    const lines = await this.#call(this.#statements.evict, parameters, { doing: 'evicting', key })
+    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox.name, this.#isLogged]
+    const lines = await this.#ask(this.#statements.evict, parameters, { doing: 'evicting', key })
     const count = Number(lines[0])
     this.#follow(lines.slice(count + 1))
     return lines.slice(1, count + 1)
   }
 
   async close(): Promise<void> {
-    this.#listeners.clear()
+    this.#inbox.close()
     await this.#connections.close()
   }
 
@@ -138,18 +122,18 @@ export class PostgresStore implements Store {
       'owner',
     ])
     await this.#answer(batch, this.#statements.acquire, {
-      parameters: [...terms, this.#inbox, this.#listens, this.#isLogged],
+      parameters: [...terms, this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged],
       doing: 'asking for a key',
-      parse: (text) => this.#polling(answers.acquire(text)),
+      parse: (text) => this.#inbox.polling(answers.acquire(text)),
       alone: (one) => this.#acquireBatch(one),
     })
-    this.#sweepNowAndThen()
+    this.#sweep.nowAndThen()
   }
 
   #releaseBatch(batch: RequestBatch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
     const requests = batch.map(({ asked }) => asked)
     return this.#answer(batch, this.#statements.release, {
-      parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox],
+      parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox.name],
       doing: 'giving a key back',
       parse: answers.release,
       alone: (one) => this.#releaseBatch(one),
@@ -172,7 +156,7 @@ export class PostgresStore implements Store {
     },
   ): Promise<void> {
     try {
-      const lines = await this.#call(statement, parameters, { doing })
+      const lines = await this.#ask(statement, parameters, { doing })
       // Wakes first, so that a waiter that was let in confirms before the caller can queue again.
       this.#follow(lines.slice(batch.length))
       for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
@@ -191,83 +175,24 @@ export class PostgresStore implements Store {
 
   async #renewBatch(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const terms = arraysOf(tickets, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-    const parameters = [...terms, this.#inbox, this.#listens, this.#isLogged]
-    const lines = await this.#call(this.#statements.renew, parameters, { doing: 'renewing' })
+    const parameters = [...terms, this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged]
+    const lines = await this.#ask(this.#statements.renew, parameters, { doing: 'renewing' })
     this.#follow(lines.slice(tickets.length))
-    return tickets.map((_, index) => this.#polling(answers.renew(lines[index] ?? '')))
+    return tickets.map((_, index) => this.#inbox.polling(answers.renew(lines[index] ?? '')))
   }
 
-  async #call(
+  #ask(
     statement: string,
     parameters: readonly (string | null)[],
-    about: { readonly doing: string; readonly key?: string },
+    about: CallSubject,
   ): Promise<readonly string[]> {
-    const [row] = await this.#run(statement, parameters, { ...about, isAlone: true })
-    return String(row?.['answer']).split('\n')
+    this.#inbox.probe()
+    return this.#calls.lines(statement, parameters, about)
   }
 
-  async #run(
-    statement: string,
-    parameters: readonly (string | null)[],
-    { isAlone = false, ...about }: { doing: string; key?: string; isAlone?: boolean },
-  ): Promise<readonly Readonly<Record<string, unknown>>[]> {
-    if (!this.#isPrepared) await this.#prepareOnce()
-    this.#subscription?.probe()
-    try {
-      for (let attempt = 1; ; attempt += 1) {
-        try {
-          return await this.#connections.query(statement, parameters, { isAlone })
-        } catch (error) {
-          if (attempt === MOST_ATTEMPTS) throw error
-          // A fail-over may lose the schema, too.
-          if (isAbsent(error)) await this.#prepareAnew()
-          else if (!isRetryable(error)) throw error
-        }
-      }
-    } catch (error) {
-      throw storeErrorOf(error, about)
-    }
-  }
-
-  async #prepareOnce(): Promise<void> {
-    this.#prepared ??= this.#prepare()
-    try {
-      await this.#prepared
-      this.#isPrepared = true
-    } catch (error) {
-      this.#prepared = undefined
-      throw error
-    }
-  }
-
-  #prepareAnew(): Promise<void> {
-    if (this.#isPrepared) this.#prepared = undefined
-    this.#isPrepared = false
-    return this.#prepareOnce()
-  }
-
-  async #startListening(): Promise<Push> {
-    if (await this.#connections.isPooled()) {
-      this.#polls = true
-      return 'none'
-    }
-    this.#subscription = await this.#connections.listen(this.#inbox, {
-      onMessage: (id) => this.#wake({ tag: 'ticket', id }),
-      onResubscribed: () => this.#wake({ tag: 'all' }),
-      presence: presenceOf(this.#inbox),
-    })
-    return 'flows'
-  }
-
-  /** Whether our session listens, with its lock as a sign of life. Behind a pooler there is no such session. */
-  get #listens(): string {
-    return String(this.#subscription?.isOpen === true)
-  }
-
-  /** Behind a pooler nobody can wake a waiter. It has to ask again long before its patience ends. */
-  #polling<Answer extends AcquireAnswer | RenewAnswer>(answer: Answer): Answer {
-    if (!this.#polls || answer.tag !== 'queued') return answer
-    return { ...answer, askAgainMs: Math.min(answer.askAgainMs, POLL_MS) }
+  /** No ticket has this id, so the call only lets waiters in. */
+  #settle(key: string): Promise<unknown> {
+    return this.release({ key, id: '?', cancel: false })
   }
 
   /**
@@ -277,44 +202,11 @@ export class PostgresStore implements Store {
   #follow(lines: readonly string[]): void {
     for (const line of new Set(lines)) {
       if (line[0] === '+') this.#unfinished.add(JSON.parse(line.slice(1)) as string)
-      else this.#wake({ tag: 'ticket', id: line.slice(1) })
+      else this.#inbox.wake({ tag: 'ticket', id: line.slice(1) })
     }
-    if (this.#unfinished.size > 0 && !this.#isFinishing) void this.#finishRooms()
-  }
-
-  /** Lets the rest of these rooms in. If a call fails, the next request for the room goes on. */
-  async #finishRooms(): Promise<void> {
-    this.#isFinishing = true
-    for (const key of this.#unfinished) {
-      this.#unfinished.delete(key)
-      // No ticket has this id, so the call only lets waiters in. Its answer may name the key again.
-      await this.release({ key, id: '?', cancel: false }).catch(() => {})
-    }
-    this.#isFinishing = false
-  }
-
-  #wake(wake: Wake): void {
-    for (const { onWake } of this.#listeners) onWake(wake)
-  }
-
-  /** Called beside an acquire, so that an idle process sends nothing. */
-  #sweepNowAndThen(): void {
-    const now = performance.now()
-    if (now < this.#sweepAt) return
-    // Jittered, so that processes do not sweep together. Set to 0 below when there was more than one call could clear.
-    this.#sweepAt = now + SWEEP_EVERY_MS * (0.5 + Math.random())
-    this.#connections.query(this.#statements.sweep, [String(SWEPT_TOGETHER)]).then(
-      ([row]) => {
-        if (Number(row?.['answer']) === SWEPT_TOGETHER) this.#sweepAt = 0
-      },
-      () => {
-        // Nothing depends on it. Another process sweeps, or this one later.
-      },
-    )
   }
 }
 
-type Push = 'flows' | 'none'
 type StoreErrorCode = ConstructorParameters<typeof StoreError>[0]
 
 /** One array for each name, in PostgreSQL's notation. */
@@ -326,10 +218,5 @@ function quoted(value: unknown): string {
   return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value)
 }
 
-const MOST_ATTEMPTS = 5
-/** Behind a pooler: how long a hand-over may go unnoticed. It costs one call for each process and turn. */
-const POLL_MS = 250
 /** Renewals are not urgent, and are cheaper together. */
 const MOST_RENEWALS = 500
-const SWEEP_EVERY_MS = 600_000
-const SWEPT_TOGETHER = 500
