@@ -5,6 +5,7 @@ import {
   type HolderView,
   type ReleaseAnswer,
   type RenewAnswer,
+  type Wake,
 } from '../contract/store.ts'
 
 /**
@@ -106,3 +107,23 @@ export const HOLDER_STATES: Readonly<Record<string, HolderView['state']>> = {
   o: 'offered',
   l: 'leaving',
 }
+
+/**
+ * A message to one ticket as the text `<id>` or `<id> <fence> <storeMs>`: a hint, or the lease itself. `storeMs` may have a
+ * fraction.
+ */
+export function messageOf(wake: Exclude<Wake, { tag: 'all' }>): string {
+  return wake.tag === 'ticket' ? wake.id : `${wake.id} ${wake.fence} ${wake.storeMs}`
+}
+
+/**
+ * Reads such a text. Other programs may write to the same channel. What they write is taken for an id under which no ticket waits
+ * here.
+ */
+export function wakeOf(message: string): Exclude<Wake, { tag: 'all' }> {
+  const [, id, fence, storeMs] = LEASE.exec(message) ?? []
+  if (id === undefined) return { tag: 'ticket', id: message }
+  return { tag: 'granted', id, fence: BigInt(fence as string), storeMs: Number(storeMs) }
+}
+
+const LEASE = /^(\S{1,1000}) (\d{1,19}) (\d{1,16}(?:\.\d{1,20})?)$/

@@ -9,6 +9,7 @@ export const grantCases: readonly ConformanceScript[] = [
     async play(scene) {
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
+      await scene.introduce(one, other, ears)
       const [holder, head] = [scene.ticket(), scene.ticket({ acceptMs: LONG / 4 })]
       const fence = heldFence(await one.acquire(holder))
       const { storeMs } = queuedAnswer(await other.acquire(head))
@@ -49,6 +50,7 @@ export const grantCases: readonly ConformanceScript[] = [
     async play(scene) {
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
+      await scene.introduce(one, other, ears)
       const [holder, head] = [scene.ticket(), scene.ticket()]
       heldFence(await one.acquire(holder))
       queuedAnswer(await one.acquire(head))
@@ -101,6 +103,7 @@ export const grantCases: readonly ConformanceScript[] = [
     async play(scene) {
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
+      await scene.introduce(one, other, ears)
       const holder = scene.ticket()
       const readers = Array.from({ length: 5 }, () => scene.ticket({ limit: scene.several(9) }))
       heldFence(await one.acquire(holder))

@@ -189,6 +189,21 @@ export class Scene {
     return ears
   }
 
+  /**
+   * Hands a key over to another view, which these ears listen to. A store may have to send to a process once before it knows that
+   * the process takes its messages.
+   */
+  async introduce(one: Store, other: Store, ears: WakeRecorder): Promise<void> {
+    const key = `${this.key}:introduction`
+    const [holder, head] = [this.ticket({ key }), this.ticket({ key })]
+    heldFence(await one.acquire(holder))
+    queuedAnswer(await other.acquire(head))
+    await one.release(releaseOf(holder))
+    await ears.hear(head.id)
+    await other.release(releaseOf(head))
+    ears.granted.length = 0
+  }
+
   async room(store: Store, key: string = this.key): Promise<RoomView | undefined> {
     return (await allRooms(store, key)).find((room) => room.key === key)
   }

@@ -2,6 +2,7 @@ import { show } from './conformance-scene.ts'
 
 export interface DifferenceOptions {
   readonly fences: FenceMatch
+  readonly clocks: ClockMatch
   /** Whether both sides have the same clock. Otherwise times only have to be near. */
   readonly exact: boolean
   /** The store's time in µs. No new fence may be smaller. */
@@ -22,6 +23,7 @@ export function firstDifference(
       : `${path} ${theirs} has changed, is out of order, or is below ${options.floor}`
   }
   if (typeof theirs === 'number' && typeof ours === 'number') {
+    if (!options.exact && path.endsWith('.storeMs') && options.clocks.match(theirs, ours)) return undefined
     const near = !options.exact && /Ms$/.test(path) && Math.abs(theirs - ours) < NEAR_MS
     return near || theirs === ours ? undefined : `${path} ${theirs} instead of ${ours}`
   }
@@ -47,6 +49,16 @@ export class FenceMatch {
     }
     this.#pairs.set(ours, theirs)
     return true
+  }
+}
+
+/** Matches the store's clock with the law's. They may count from different moments, and then run together. */
+export class ClockMatch {
+  #aheadMs: number | undefined
+
+  match(theirs: number, ours: number): boolean {
+    this.#aheadMs ??= theirs - ours
+    return Math.abs(theirs - ours - this.#aheadMs) < NEAR_MS
   }
 }
 

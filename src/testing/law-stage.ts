@@ -1,7 +1,7 @@
 import type { RoomView, Store, Ticket } from '../contract/store.ts'
 import type { StoreTime, TicketWake } from '../law/room.ts'
 import { show } from './conformance-scene.ts'
-import { FenceMatch, firstDifference } from './law-difference.ts'
+import { ClockMatch, FenceMatch, firstDifference } from './law-difference.ts'
 import { type CallStep, type History, nameOf, ROOMS, type Step } from './law-history.ts'
 import { type Call, type CallAnswer, LawModel } from './law-model.ts'
 
@@ -25,6 +25,7 @@ export class Stage {
   readonly #store: Store
   readonly #setTime: StageOptions['setTime']
   readonly #grants: boolean
+  readonly #clocks = new ClockMatch()
   /** The messages of the store, by ticket. */
   readonly #heard = new Map<string, TicketWake[]>()
   /** How long a wake may take. It becomes short after the first missing wake, to find the shortest history faster. */
@@ -169,6 +170,7 @@ export class Stage {
     const [theirPart, ourPart] = this.#grants ? [theirs, ours] : [withoutTime(theirs), withoutTime(ours)]
     const text = firstDifference(theirPart, ourPart, {
       fences,
+      clocks: this.#clocks,
       exact,
       floor: exact ? BigInt(this.#ms) * 1000n : 0n,
     })

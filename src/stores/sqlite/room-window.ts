@@ -5,6 +5,7 @@ import {
   openRoom,
   type Room,
   type StoreTime,
+  type TicketWake,
   type Tombstone,
   type VerbResult,
   type Waiter,
@@ -19,10 +20,12 @@ export interface StepRequest {
   readonly id: string | undefined
   /** Where the ticket's process receives wakes; `undefined` when another process asks about the ticket. */
   readonly inbox: string | undefined
+  /** Whether the process that listens at this address takes a message now. */
+  readonly reaches: (inbox: string) => boolean
   readonly time: StoreTime
 }
 
-/** An answer of the law, and the wakes to send for what it changed. */
+/** An answer of the law, and the messages to send for what it changed. */
 export interface StepResult<A> {
   readonly answer: A
   readonly notices: readonly Notice[]
@@ -30,7 +33,7 @@ export interface StepResult<A> {
 
 export interface Notice {
   readonly key: string
-  readonly id: string
+  readonly wake: TicketWake
   /** Where the ticket's process listens; empty when it does not. */
   readonly inbox: string
 }
@@ -56,13 +59,15 @@ export function step<A>(
     const { answer, wakes } = verb(window.room, window.time)
     if (window.isTooNarrow()) continue
     window.save()
-    return { answer, notices: wakes.map(({ id }) => ({ key: request.key, id, inbox: window.inboxOf(id) })) }
+    const { key } = request
+    return { answer, notices: wakes.map((wake) => ({ key, wake, inbox: window.inboxOf(wake.id) })) }
   }
 }
 
 /** A whole room, for people to look at. */
 export function readRoom(statements: SqliteStatements, key: string, time: StoreTime): Room {
-  return new RoomWindow(statements, { key, id: undefined, inbox: undefined, time }, EVERYBODY).room
+  const request = { key, id: undefined, inbox: undefined, reaches: () => false, time }
+  return new RoomWindow(statements, request, EVERYBODY).room
 }
 
 /** Enough for a hand-over: the waiter that is let in, and the next one, which is not. */
@@ -129,7 +134,7 @@ class RoomWindow {
     this.time = timeSince(this.#moment, time)
     this.#lastFence = Math.max(units === null ? 0 : fence, otherFence, crowdFence)
     this.#closedUntil = closedUntil
-    this.room = openRoom(this.#lastFence)
+    this.room = openRoom(this.#lastFence, (waiter) => request.reaches(this.inboxOf(waiter)))
     this.room.closedUntil = closedUntil
     // Some of what was read may have expired: the law has to look.
     this.room.nextExpiry = Number.NEGATIVE_INFINITY
@@ -178,11 +183,20 @@ class RoomWindow {
   /** Keeps the next fence of this key higher, even if the room leaves nothing behind. */
   #saveClock(): void {
     const { ms, us } = this.time
-    const granted = this.room.lastFence !== this.#lastFence
+    const { lastFence } = this.room
+    const granted = lastFence !== this.#lastFence
+    // A ticket may be granted the key and evicted by one step. Its message has told the fence.
+    if (granted && !this.#isHeldUnder(lastFence)) this.#above = Math.max(this.#above, lastFence + 1)
     // Fences run ahead of the clock when one step admits many, or when the clock stands still.
     if (this.#above > us || (granted && !isGood(this.#moment, this.time))) {
       this.#statements.setClock.run(ms, Math.max(us, this.#above))
     }
+  }
+
+  #isHeldUnder(fence: number): boolean {
+    for (let entry = this.room.holders.first; entry !== undefined; entry = entry.next)
+      if (entry.value.fence === fence) return true
+    return false
   }
 
   #readHolders(): void {
@@ -226,15 +240,16 @@ class RoomWindow {
   }
 
   #enqueue(row: WaiterRow): void {
-    const [id, , units, limit, acceptMs, lockDelayMs, owner, inbox, since, heardAt, rememberedUntil] = row
-    const ticket = this.#ticket({ id, units, limit, acceptMs, lockDelayMs, owner })
+    const [id, , units, limit, ttlMs, acceptMs, minHoldMs, lockDelayMs, owner, inbox, ...times] = row
+    const [since, heardAt, rememberedUntil] = times
+    const ticket = this.#ticket({ id, units, limit, ttlMs, acceptMs, minHoldMs, lockDelayMs, owner })
     const waiter: Waiter = { ticket, since, heardAt, rememberedUntil }
     this.room.queue.set(id, waiter)
     this.#waiters.set(waiter, row)
     this.#inboxes.set(id, inbox)
   }
 
-  /** The other three terms come with every request, and the law reads them there. If it read them here, NaN would show it. */
+  /** Terms that are not stored come with every request, and the law reads them there. If it read them here, NaN would show it. */
   #ticket(stored: Pick<Ticket, 'id' | 'units' | 'limit'> & Partial<Ticket>): Ticket {
     const { key } = this.#request
     return {
@@ -290,13 +305,14 @@ class RoomWindow {
   }
 
   #addWaiter(id: string, { ticket, since, heardAt, rememberedUntil }: Waiter): void {
-    const { key, units, limit, acceptMs, lockDelayMs, owner } = ticket
-    const terms = [units, limit, acceptMs, lockDelayMs, owner, this.#inboxNow(id)] as const
+    const { key, units, limit, ttlMs, acceptMs, minHoldMs, lockDelayMs, owner } = ticket
+    const durations = [ttlMs, acceptMs, minHoldMs, lockDelayMs] as const
+    const terms = [units, limit, ...durations, owner, this.#inboxNow(id)] as const
     this.#statements.addWaiter.run(key, id, ...terms, since, heardAt, rememberedUntil)
   }
 
   #keepWaiter(row: WaiterRow, { heardAt, rememberedUntil }: Waiter): void {
-    const [id, place, , , , , , oldInbox, , oldHeardAt, oldRememberedUntil] = row
+    const [id, place, , , , , , , , oldInbox, , oldHeardAt, oldRememberedUntil] = row
     const inbox = this.#inboxNow(id)
     const same = heardAt === oldHeardAt && rememberedUntil === oldRememberedUntil && inbox === oldInbox
     if (!same) this.#statements.keepWaiter.run(heardAt, rememberedUntil, inbox, this.#request.key, place)

@@ -12,11 +12,11 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { acquire, evict, release, renew, withdrawOffer } from '../../law/room.ts'
+import { acquire, evict, release, renew, type StoreTime, withdrawOffer } from '../../law/room.ts'
 import { view } from '../../law/view.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
-import { type Notice, readRoom, type StepResult, step } from './room-window.ts'
+import { type Notice, readRoom, type StepRequest, type StepResult, step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
 import { Sweep } from './sweep.ts'
 import { Transactions, type TransactionWork } from './transactions.ts'
@@ -44,7 +44,7 @@ export class SqliteStore implements Store {
     const { key, id } = ticket
     const sweeps = this.#sweep.isDue()
     return this.#write<AcquireAnswer>((statements, time) => {
-      const request = { key, id, inbox: this.#inbox.address || undefined, time }
+      const request = this.#request({ key, id, inbox: this.#inbox.address, time })
       const { answer, notices } = step(statements, request, (room, at) => acquire(room, ticket, at))
       if (sweeps) this.#sweep.clear(statements, time)
       if (answer.tag !== 'queued') return { answer, notices }
@@ -59,16 +59,14 @@ export class SqliteStore implements Store {
   }
 
   release(request: ReleaseRequest): Answer<ReleaseAnswer> {
-    const { key, id } = request
     return this.#write((statements, time) =>
-      step(statements, { key, id, inbox: undefined, time }, (room, at) => release(room, request, at)),
+      step(statements, this.#request({ ...request, time }), (room, at) => release(room, request, at)),
     )
   }
 
   evict(request: EvictRequest): Answer<readonly string[]> {
-    const { key, id } = request
     return this.#write((statements, time) =>
-      step(statements, { key, id, inbox: undefined, time }, (room, at) => evict(room, request, at)),
+      step(statements, this.#request({ ...request, time }), (room, at) => evict(room, request, at)),
     )
   }
 
@@ -105,7 +103,7 @@ export class SqliteStore implements Store {
       const notices: Notice[] = []
       for (const ticket of tickets) {
         const { key, id } = ticket
-        const request = { key, id, inbox: this.#inbox.address || undefined, time }
+        const request = this.#request({ key, id, inbox: this.#inbox.address, time })
         const done = step(statements, request, (room, at) => renew(room, ticket, at))
         answer.push(done.answer)
         notices.push(...done.notices)
@@ -132,19 +130,38 @@ export class SqliteStore implements Store {
    * Passes the offer of a process that is gone to the next waiter at once, and drops all waiters of that process. Otherwise the
    * offer would last for its acceptance term.
    */
-  async #withdraw({ key, id, inbox }: Notice): Promise<void> {
+  async #withdraw({ key, wake: { id }, inbox }: Notice): Promise<void> {
     try {
       await this.#write((statements, time) => {
         // Not if the offer was confirmed or has lapsed, or if its process has another inbox by now.
         if (statements.offeredTo.get(key, id)?.[0] !== inbox) return { answer: undefined, notices: [] }
         statements.dropWaitersOf.run(key, inbox)
-        return step(statements, { key, id, inbox: undefined, time }, (room, at) =>
-          withdrawOffer(room, id, at),
-        )
+        return step(statements, this.#request({ key, id, time }), (room, at) => withdrawOffer(room, id, at))
       })
     } catch {
       // The offer then ends with its acceptance term.
     }
+  }
+
+  /** `inbox`: that of the ticket's process, if this process asks for itself. Empty if it does not listen. */
+  #request({
+    key,
+    id,
+    inbox = '',
+    time,
+  }: {
+    readonly key: string
+    readonly id: string | undefined
+    readonly inbox?: string
+    readonly time: StoreTime
+  }): StepRequest {
+    const reached = new Map<string, boolean>()
+    const reaches = (address: string): boolean => {
+      const known = reached.get(address) ?? this.#inbox.reaches(address)
+      reached.set(address, known)
+      return known
+    }
+    return { key, id, inbox: inbox || undefined, reaches, time }
   }
 
   /** Sends the wakes of a transaction after its commit. */

@@ -49,7 +49,9 @@ export interface SqliteStatements {
       id: string,
       units: number,
       limit: number,
+      ttlMs: number,
       acceptMs: number,
+      minHoldMs: number,
       lockDelayMs: number,
       owner: string,
       inbox: string,
@@ -128,7 +130,9 @@ export type WaiterRow = readonly [
   place: number,
   units: number,
   limit: number,
+  ttlMs: number,
   acceptMs: number,
+  minHoldMs: number,
   lockDelayMs: number,
   owner: string,
   inbox: string,
@@ -139,7 +143,7 @@ export type WaiterRow = readonly [
 
 const HOLDER = 'id, units, "limit", lock_delay_ms, fence, state, expires_at, hold_until, inbox, owner, since'
 const WAITER =
-  'id, place, units, "limit", accept_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
+  'id, place, units, "limit", ttl_ms, accept_ms, min_hold_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
 
 /** Longer statements are in sql/. One-liners are here, below the types of their parameters and rows. */
 export function prepareStatements(database: Database): SqliteStatements {
@@ -175,7 +179,7 @@ export function prepareStatements(database: Database): SqliteStatements {
     offeredTo: query("SELECT inbox FROM holder WHERE key = ? AND id = ? AND state = 'offered'"),
     dropHolder: query('DELETE FROM holder WHERE key = ? AND id = ?'),
     addWaiter: query(
-      'INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM waiter WHERE key = ?1',
+      'INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 FROM waiter WHERE key = ?1',
     ),
     keepWaiter: query(
       'UPDATE waiter SET heard_at = ?, remembered_until = ?, inbox = ? WHERE key = ? AND place = ?',

@@ -35,7 +35,9 @@ function settle(statements: SqliteStatements, key: string, time: StoreTime): voi
   // passes it. So only a waiter that is certainly dead is cleared with the room.
   if (statements.remembered.get(key, time.ms - DEAD_FOR_MS) !== undefined) return
   const nobody = { key, id: '', cancel: false }
-  step(statements, { ...nobody, inbox: undefined, time }, (room, at) => release(room, nobody, at))
+  step(statements, { ...nobody, inbox: undefined, reaches: () => false, time }, (room, at) =>
+    release(room, nobody, at),
+  )
 }
 
 const ACQUIRES_A_SWEEP = 32

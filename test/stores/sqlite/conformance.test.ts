@@ -7,6 +7,10 @@ const folder = freshFolder()
 
 describe.each(engines)('the sqlite store keeps the contract with %s', (engine) => {
   const path = `${folder}/${engine === 'node:sqlite' ? 'runtime' : 'package'}.db`
-  const cases = storeConformance({ open: () => sqliteStore({ path, engine }), sharesClock: true })
+  const cases = storeConformance({
+    open: () => sqliteStore({ path, engine }),
+    sharesClock: true,
+    grants: true,
+  })
   for (const { name, run } of cases) test(name, run)
 })

@@ -15,12 +15,12 @@ test('the sqlite store follows the law step by step, with time under control', a
   const setTime = (to: number) => {
     ms = to
   }
-  await followsTheLaw({ store, setTime, histories: 1_000 }, { timesEach: 50 })
+  await followsTheLaw({ store, setTime, grants: true, histories: 1_000 }, { timesEach: 50 })
   await store.close()
 })
 
 test('the sqlite store follows the law step by step on the clock of the machine', async () => {
   const store = sqliteStore(`${folder}/machine.db`)
-  await followsTheLaw({ store, histories: 300 }, { timesEach: 15 })
+  await followsTheLaw({ store, grants: true, histories: 300 }, { timesEach: 15 })
   await store.close()
 })

@@ -1,4 +1,3 @@
-import type { Wake } from '../../../contract/store.ts'
 import { AnswerReader } from '../../answers.ts'
 import { unexpectedReply } from './failures.ts'
 
@@ -30,16 +29,6 @@ const reader = new AnswerReader(unexpectedReply, { fenceDigits: 16, tellsTime: t
 export const acquireAnswer: AnswerReader['acquire'] = reader.acquire
 export const renewAnswer: AnswerReader['renew'] = reader.renew
 export const releaseAnswer: AnswerReader['release'] = reader.release
-
-/**
- * A message to one ticket: its id, and for a lease also the fence and the server's time. Other programs may publish in
- * this channel, too. Such a message is an id under which no ticket waits here.
- */
-export function wakeOf(message: string): Exclude<Wake, { tag: 'all' }> {
-  const [, id, fence, storeMs] = /^(\S{1,1000}) (\d{1,16}) (\d{13})$/.exec(message) ?? []
-  if (id === undefined) return { tag: 'ticket', id: message }
-  return { tag: 'granted', id, fence: BigInt(fence as string), storeMs: Number(storeMs) }
-}
 
 /** Reads the answer of the proof of rights: nothing, or why the server sends no messages for this user. */
 export function probeAnswer(reply: unknown): { readonly isMute: boolean } {

@@ -10,7 +10,8 @@ import type {
   Ticket,
   Wake,
 } from '../../../contract/store.ts'
-import { acquireAnswer, answerLines, evictAnswer, releaseAnswer, wakeOf } from './answers.ts'
+import { wakeOf } from '../../answers.ts'
+import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
 import { batchesOf } from './batches.ts'
 import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'

@@ -13,7 +13,7 @@ process.once('message', () => {
   ending = true
 })
 await store.listen?.((wake: Wake) => {
-  if (wake.tag === 'ticket') woken.get(wake.id)?.()
+  if (wake.tag !== 'all') woken.get(wake.id)?.()
 })
 
 for (let turn = 0; !ending; turn += 1) {

@@ -18,7 +18,8 @@ async function answer(verb: string, request: never): Promise<unknown> {
     return store[verb](request)
   if (verb === 'stopInTransaction') return stopInTransaction()
   await store.listen?.((wake) => {
-    if (wake.tag === 'ticket') process.send?.({ woken: wake.id })
+    if (wake.tag !== 'all')
+      process.send?.({ woken: wake.id, fence: 'fence' in wake ? wake.fence : undefined })
   })
   return undefined
 }

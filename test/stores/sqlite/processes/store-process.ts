@@ -40,6 +40,8 @@ export class StoreProcess {
   readonly child: ChildProcess
   /** The ids of the tickets that were woken there, in order. */
   readonly woken: string[] = []
+  /** The fences of the messages that were leases, by the ids of their tickets. */
+  readonly granted = new Map<string, bigint>()
   readonly #answers = new Map<
     number,
     { resolve: (answer: never) => void; reject: (error: unknown) => void }
@@ -93,13 +95,15 @@ export class StoreProcess {
   }
 
   #take(message: Message): void {
-    if ('woken' in message) this.woken.push(message.woken)
-    else if ('error' in message) this.#answers.get(message.number)?.reject(new Error(message.error))
+    if ('woken' in message) {
+      this.woken.push(message.woken)
+      if (message.fence !== undefined) this.granted.set(message.woken, message.fence)
+    } else if ('error' in message) this.#answers.get(message.number)?.reject(new Error(message.error))
     else this.#answers.get(message.number)?.resolve(message.answer as never)
   }
 }
 
 type Message =
-  | { readonly woken: string }
+  | { readonly woken: string; readonly fence: bigint | undefined }
   | { readonly number: number; readonly answer: unknown }
   | { readonly number: number; readonly error: string }
