@@ -18,7 +18,7 @@ const DEAD = 5
 const CROWD = 1000
 
 /** These stores grant the key by a message, to a waiter that they have heard of within its acceptance term. */
-const GRANT_BY_MESSAGE = new Set(['redis', 'cluster'])
+const GRANT_BY_MESSAGE = new Set(['redis', 'cluster', 'postgres', 'sqlite'])
 
 /** These stores see that a process has ended, before its acceptance term is over. */
 const SEE_DEATH = new Set(['redis', 'redlock', 'postgres', 'sqlite'])

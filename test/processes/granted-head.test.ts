@@ -4,6 +4,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Lease, type Locks } from '../../src/index.ts'
+import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
@@ -11,57 +12,75 @@ import { until } from '../servers/until.ts'
 const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
 const TTL_MS = 4000
 
+/** The stores with a server whose messages are leases. test/stores/sqlite/messages has the same for processes on a file. */
+const SERVERS = { redis: startRedis, postgres: startPostgres }
+type StoreName = keyof typeof SERVERS
+const stores = Object.keys(SERVERS) as StoreName[]
+
 /** The process of `head` has the head of the queue just before its turn, and is gone when the turn comes. */
 interface Scene {
   readonly head: ChildProcess
   readonly proxy: FaultProxy
 }
 
-test('a head that is killed just before its turn is passed at once', async () => {
-  const { tookMs } = await handOverPast(async ({ head }) => {
-    // No event tells when the subscription flows, or when the server has heard that the connections are closed. So both
-    // pauses are fixed times.
-    await pause(500)
-    head.kill('SIGKILL')
-    await once(head, 'exit')
-    await pause(500)
-  })
-  expect(tookMs).toBeLessThan(TTL_MS / 2)
-}, 90_000)
+test.each(stores)(
+  '%s: a head that is killed just before its turn is passed at once',
+  async (store) => {
+    const { tookMs } = await handOverPast(store, async ({ head }) => {
+      // No event tells when the subscription flows, or when the server has heard that the connections are closed. So both
+      // pauses are fixed times.
+      await pause(500)
+      head.kill('SIGKILL')
+      await once(head, 'exit')
+      await pause(500)
+    })
+    expect(tookMs).toBeLessThan(TTL_MS / 2)
+  },
+  90_000,
+)
 
-test('a head that is frozen just before its turn costs its ttl, as a holder that is frozen just after', async () => {
-  const { tookMs, states } = await handOverPast(async ({ head }) => {
-    await pause(500)
-    head.send('freeze')
-    await once(head, 'message')
-  })
-  expect(states).toEqual(['held'])
-  expect(tookMs).toBeGreaterThan(TTL_MS / 2)
-  expect(tookMs).toBeLessThan(TTL_MS + 3000)
-}, 90_000)
+test.each(stores)(
+  '%s: a head that is frozen just before its turn costs its ttl, as a holder that is frozen just after',
+  async (store) => {
+    const { tookMs, states } = await handOverPast(store, async ({ head }) => {
+      await pause(500)
+      head.send('freeze')
+      await once(head, 'message')
+    })
+    expect(states).toEqual(['held'])
+    expect(tookMs).toBeGreaterThan(TTL_MS / 2)
+    expect(tookMs).toBeLessThan(TTL_MS + 3000)
+  },
+  90_000,
+)
 
-test('a head that is cut off just before its turn costs its ttl, and stands in the queue again once it is back', async () => {
-  const { tookMs, lease, locks, states } = await handOverPast(async ({ proxy }) => {
-    await pause(500)
-    proxy.halfOpen()
-  })
-  expect(states).toEqual(['held'])
-  expect(tookMs).toBeGreaterThan(TTL_MS / 2)
-  expect(tookMs).toBeLessThan(TTL_MS + 3000)
-  lease.assertHeld()
-  await untilQueued(locks, 1)
-  expect((await roomOf(locks))?.holders).toMatchObject([{ id: lease.id }])
-}, 90_000)
+test.each(stores)(
+  '%s: a head that is cut off just before its turn costs its ttl, and stands in the queue again once it is back',
+  async (store) => {
+    const { tookMs, lease, locks, states } = await handOverPast(store, async ({ proxy }) => {
+      await pause(500)
+      proxy.halfOpen()
+    })
+    expect(states).toEqual(['held'])
+    expect(tookMs).toBeGreaterThan(TTL_MS / 2)
+    expect(tookMs).toBeLessThan(TTL_MS + 3000)
+    lease.assertHeld()
+    await untilQueued(locks, 1)
+    expect((await roomOf(locks))?.holders).toMatchObject([{ id: lease.id }])
+  },
+  90_000,
+)
 
 /** How long the key is free until the next waiter works, and the state in which the head was admitted. */
-async function handOverPast(end: (scene: Scene) => Promise<void>) {
-  const server = await startRedis()
+async function handOverPast(store: StoreName, end: (scene: Scene) => Promise<void>) {
+  const server = await SERVERS[store]()
   onTestFinished(() => server.close())
   const proxy = await startProxy({ targetPort: server.port })
   onTestFinished(() => proxy.close())
   const [holding, living] = [await connectTo(server.url), await connectTo(server.url)]
   const holder = await holding.acquire('k')
-  const head = fork(PROGRAM, [`redis://127.0.0.1:${proxy.port}`, 'k', '1', String(TTL_MS)], {
+  const through = server.url.replace(`:${server.port}`, `:${proxy.port}`)
+  const head = fork(PROGRAM, [through, 'k', '1', String(TTL_MS)], {
     execArgv: ['--import', 'tsx'],
   })
   onTestFinished(() => {

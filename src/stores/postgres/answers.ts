@@ -4,7 +4,10 @@ import { AnswerReader } from '../answers.ts'
 /** A clock that was once set beyond the year 2286 leaves fences of 17 digits behind, and they never fall again. */
 const BIGINT_DIGITS = 19
 
-export const answers: AnswerReader = new AnswerReader(unexpectedAnswer, { fenceDigits: BIGINT_DIGITS })
+export const answers: AnswerReader = new AnswerReader(unexpectedAnswer, {
+  fenceDigits: BIGINT_DIGITS,
+  tellsTime: true,
+})
 
 function unexpectedAnswer(line: string): StoreError {
   const got = JSON.stringify(line.slice(0, 100))

@@ -3,6 +3,7 @@ import type { AcquireAnswer, RenewAnswer, Wake } from '../../contract/store.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { storeErrorOf } from '../../postgres/failures.ts'
 import type { ChannelSubscription } from '../../postgres/subscription.ts'
+import { wakeOf } from '../answers.ts'
 import { presenceOf } from './statements.ts'
 
 /** Receives the notifications for the tickets of this process, and passes them on to its listeners. */
@@ -68,7 +69,7 @@ export class NotificationInbox {
       return
     }
     this.#subscription = await this.#connections.listen(this.name, {
-      onMessage: (id) => this.wake({ tag: 'ticket', id }),
+      onMessage: (message) => this.wake(wakeOf(message)),
       onResubscribed: () => this.wake({ tag: 'all' }),
       presence: presenceOf(this.name),
     })

@@ -13,6 +13,7 @@ import type {
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
+import { wakeOf } from '../answers.ts'
 import { answers } from './answers.ts'
 import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
@@ -133,7 +134,7 @@ export class PostgresStore implements Store {
   #releaseBatch(batch: RequestBatch<ReleaseRequest, ReleaseAnswer>): Promise<void> {
     const requests = batch.map(({ asked }) => asked)
     return this.#answer(batch, this.#statements.release, {
-      parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox.name],
+      parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox.name, this.#isLogged],
       doing: 'giving a key back',
       parse: answers.release,
       alone: (one) => this.#releaseBatch(one),
@@ -157,7 +158,7 @@ export class PostgresStore implements Store {
   ): Promise<void> {
     try {
       const lines = await this.#ask(statement, parameters, { doing })
-      // Wakes first, so that a waiter that was let in confirms before the caller can queue again.
+      // Wakes first, so that a waiter that was let in has the key before the caller can queue again.
       this.#follow(lines.slice(batch.length))
       for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
     } catch (error) {
@@ -196,13 +197,13 @@ export class PostgresStore implements Store {
   }
 
   /**
-   * Lines `*id`: waiters of this process that our call has let in. A waiter that was let in and evicted is there twice. Lines
-   * `+key`: rooms with more waiters to let in than one call may.
+   * The lines of lock_settle (room.sql): messages to waiters of this process, and rooms with more waiters to let in than one call
+   * may. A waiter that was offered the key and evicted is there twice.
    */
   #follow(lines: readonly string[]): void {
     for (const line of new Set(lines)) {
       if (line[0] === '+') this.#unfinished.add(JSON.parse(line.slice(1)) as string)
-      else this.#inbox.wake({ tag: 'ticket', id: line.slice(1) })
+      else if (line[0] === '*') this.#inbox.wake(wakeOf(line.slice(1)))
     }
   }
 }

@@ -33,7 +33,7 @@ export function statementsFor(schema: string): PostgresStatements {
       'boolean',
     ]),
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
-    release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text']),
+    release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text', 'boolean']),
     evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),
     inspect: inspectOf(scripts.page),
     peek: inspectOf('select ($1::text) collate "C" as key'),

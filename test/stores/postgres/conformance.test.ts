@@ -13,6 +13,7 @@ afterAll(() => server?.close())
 describe.each(Object.entries(clients))('the postgres store on %s keeps the contract', (_, newClient) => {
   const cases = storeConformance({
     open: () => postgresStore(newClient(server.url)),
+    grants: true,
     leftovers: (prefix) => keysLike(prefix),
   })
   // The cases run at the same time: they mostly wait for an expiry, and each has keys of its own.

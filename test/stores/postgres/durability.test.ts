@@ -62,6 +62,24 @@ test('a grant, a confirmation and an eviction outlive the death of the server, w
   await server.sql('alter role holdfast reset synchronous_commit')
 })
 
+test('a lease that came by message outlives the death of the server, although the head asked for nothing', async () => {
+  await server.sql('alter role holdfast set synchronous_commit = off')
+  const [former, head] = [ticket({ key: 'by message' }), ticket({ key: 'by message' })]
+  const store = storeAt(server.url)
+  const granted: string[] = []
+  await store.listen?.((wake) => {
+    if (wake.tag === 'granted') granted.push(wake.id)
+  })
+  fenceOf(await store.acquire(former))
+  await store.acquire(head)
+  await store.release(releaseOf(former))
+  expect(granted).toEqual([head.id])
+  await server.kill()
+  await server.restart()
+  expect(await holderOf('by message')).toBe(head.id)
+  await server.sql('alter role holdfast reset synchronous_commit')
+})
+
 test.each([
   ['on connections of its own', {}],
   ["on the application's connections", { connections: 'shared' }],

@@ -18,13 +18,16 @@ test('the postgres store follows the law step by step, with time under control',
   await migrate(newClient(url))
   const clock = await controlClock(url)
   const store = postgresStore(newClient(url))
-  await followsTheLaw({ store, setTime: clock.setTime, setsBack: true, histories: 150 }, { timesEach: 10 })
+  await followsTheLaw(
+    { store, setTime: clock.setTime, setsBack: true, grants: true, histories: 150 },
+    { timesEach: 10 },
+  )
   await store.close()
   await clock.close()
 })
 
 test('the postgres store follows the law step by step on the clock of the server', async () => {
   const store = postgresStore(newClient(server.url))
-  await followsTheLaw({ store, histories: 60 })
+  await followsTheLaw({ store, grants: true, histories: 60 })
   await store.close()
 })

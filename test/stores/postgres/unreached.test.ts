@@ -153,7 +153,7 @@ test('a call that finds a process gone stops neither other calls from that nor t
   await frozen.connect()
   onTestFinished(() => frozen.end())
   await frozen.query('begin isolation level read committed')
-  await frozen.query(`select holdfast.lock_release('{slow}', $1, '{false}', '')`, [[slow.holder.id]])
+  await frozen.query(`select holdfast.lock_release('{slow}', $1, '{false}', '', true)`, [[slow.holder.id]])
   await near.release(releaseOf(quick.holder))
   fenceOf((await near.renew([quick.living]))[0])
   proxy.normal()

@@ -1,7 +1,7 @@
 -- Asks for keys, or asks again: one key for each ticket.
 --
--- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> <nowMs> · b<retryMs> · g · e<reason>
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
@@ -93,16 +93,17 @@ begin
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
+        case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
         v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
         v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
-      );
+      ) || ' ' || v_now;
     end if;
     v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\n';
   end loop;
   -- A ticket that waits or is gone was promised nothing that a crash could take back.
-  perform "{schema}".lock_durability(v_holds and p_logged);
+  perform "{schema}".lock_durability((v_holds or "{schema}".lock_granted(v_wakes)) and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

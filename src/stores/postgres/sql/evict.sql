@@ -1,7 +1,7 @@
 -- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits the next waiters. The reason is JSON.
 --
 -- Result  the number of ids removed, a line for each of them,
---         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
 returns text language plpgsql set search_path = pg_catalog as $body$
 declare

@@ -1,8 +1,10 @@
 -- Forgets tickets, whether they hold, wait or are unknown, and admits the next waiters.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
-create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
+--         then the lines of lock_settle (room.sql)
+create function "{schema}".lock_release(
+  p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text, p_logged boolean
+)
 returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -13,9 +15,6 @@ declare
   v_key text;
   v_id text;
 begin
-  -- If the server crashes before this reaches the disk, only the release is lost: the key stays taken until the lease ends. A
-  -- waiter that is let in here confirms by a call that reaches the disk, together with everything before it.
-  perform set_config('synchronous_commit', 'off', true);
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
@@ -50,5 +49,9 @@ begin
     end if;
     v_answers := v_answers || v_was || E'\n';
   end loop;
+  -- If the server crashes before this reaches the disk, only the release is lost: the key stays taken until the lease ends. A
+  -- waiter that is offered the key confirms by a call that reaches the disk, together with everything before it. A waiter that
+  -- holds by its message makes no such call.
+  perform "{schema}".lock_durability("{schema}".lock_granted(v_wakes) and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -1,7 +1,7 @@
 -- Keeps tickets alive.
 --
--- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
+-- Result  a line for each ticket: h<fence> · q<askAgainMs> <nowMs> · g · e<reason>
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
   p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_listens boolean,
@@ -57,6 +57,6 @@ begin
     v_answers := v_answers || v_answer || E'\n';
   end loop;
   -- A ticket that waits or is gone was promised nothing that a crash could take back.
-  perform "{schema}".lock_durability(v_holds and p_logged);
+  perform "{schema}".lock_durability((v_holds or "{schema}".lock_granted(v_wakes)) and p_logged);
   return rtrim(v_answers, E'\n') || v_wakes;
 end $body$;

@@ -56,14 +56,27 @@ begin
   return v_fence;
 end $body$;
 
-create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
+-- Sends a message to the process of a ticket: `<id>`, a hint to ask again, or `<id> <fence> <nowMs>`, the lease itself.
+create function "{schema}".lock_wake(p_message text, p_inbox text, p_own text) returns text language plpgsql as $body$
 begin
   -- NOTIFY makes commits wait for one another. So a process hears of its own waiters in the answer.
-  if p_inbox = p_own then return E'\n*' || p_id; end if;
-  -- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
-  -- with it. A wake is only a hint: a waiter without one asks by itself, a little later.
-  if pg_notification_queue_usage() < 0.9 then perform pg_notify(p_inbox, p_id); end if;
+  if p_inbox = p_own then return E'\n*' || p_message; end if;
+  -- Without its message a waiter asks by itself, a little later.
+  if "{schema}".lock_can_notify() then perform pg_notify(p_inbox, p_message); end if;
   return '';
+end $body$;
+
+-- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
+-- with it.
+create function "{schema}".lock_can_notify() returns boolean language plpgsql as $body$
+begin
+  return pg_notification_queue_usage() < 0.9;
+end $body$;
+
+-- Whether a waiter holds by its message, as the lines of lock_settle say.
+create function "{schema}".lock_granted(p_wakes text) returns boolean language plpgsql as $body$
+begin
+  return strpos(p_wakes, E'\n!') > 0;
 end $body$;
 
 -- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
@@ -94,8 +107,14 @@ begin
   on conflict (key) do update set until = greatest(known.until, excluded.until);
 end $body$;
 
--- Clears what has expired and admits from the head of the queue. The result is p_wakes and a line `*id` for each of the
--- caller's own waiters that was admitted, but for the one that asks.
+-- Clears what has expired and admits from the head of the queue. The result is p_wakes and these lines:
+--   *<id>                  a waiter of the calling process was offered the key; not for the one that asks
+--   *<id> <fence> <nowMs>  a waiter of the calling process holds from now
+--   !                      a waiter holds from now, of whatever process
+--   +<key>                 the room is to be asked again at once
+--
+-- The message to a waiter is its lease if the server has heard of the waiter within its acceptance term, and if a session of its
+-- process listens. The commit then waits for the disk, because the waiter begins to work at once.
 --
 -- A crowd of readers would make the call so long that it delays others, or that the server ends it and no waiter is let in. So a call
 -- admits and drops 200 waiters of a room at most, and then no more in any room. A line `+key` says that there may be more.
@@ -119,6 +138,8 @@ declare
   v_head_limit double precision;
   v_holder record;
   v_waiter record;
+  v_brings boolean;
+  v_message text;
 begin
   -- All in one statement: each further statement would cost as much as its work.
   select
@@ -184,12 +205,18 @@ begin
       v_last := "{schema}".lock_fence(p_key, p_us, v_last);
       v_units := v_units + v_waiter.units;
       v_limit := least(v_limit, v_waiter.unit_limit);
+      v_brings := v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now
+        and v_waiter.listens and v_waiter.inbox = any (v_heard) and v_waiter.id is distinct from p_asker
+        and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify());
       insert into "{schema}".lock_holders values (
-        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
-        v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
+        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now,
+        case when v_brings then 'h' else 'o' end,
+        v_now + case when v_brings then v_waiter.grant_ms else v_waiter.accept_ms end, 0, v_waiter.inbox, v_waiter.owner
       );
       if v_waiter.id is distinct from p_asker then
-        v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
+        v_message := v_waiter.id || case when v_brings then ' ' || v_last || ' ' || v_now else '' end;
+        v_wakes := v_wakes || "{schema}".lock_wake(v_message, v_waiter.inbox, p_inbox)
+          || case when v_brings then E'\n!' else '' end;
       end if;
       exit when v_units + v_head_units > least(v_limit, v_head_limit);
     end loop;
@@ -240,7 +267,7 @@ create function "{schema}".lock_hold_until(
   select case when p_state <> 'o' then p_until when p_min_hold_ms > 0 then p_now + p_min_hold_ms else 0 end
 $body$;
 
--- What a ticket is in a settled room: h<fence> · q<askAgainMs> · g · e<reason>, or null when it is unknown. Confirms and keeps a
+-- What a ticket is in a settled room: h<fence> · q<askAgainMs> <nowMs> · g · e<reason>, or null when it is unknown. Confirms and keeps a
 -- holder.
 create function "{schema}".lock_find(
   p_key text, p_id text, p_now double precision, p_ttl_ms double precision, p_accept_ms double precision,
@@ -266,7 +293,7 @@ begin
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
   select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
   from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
+  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms) || ' ' || p_now; end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;

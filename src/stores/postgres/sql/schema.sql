@@ -24,7 +24,8 @@ create table "{schema}".lock_holders (
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- Waiters, in order of arrival. listens: whether a session listened to the waiter's inbox when it last asked.
+-- Waiters, in order of arrival. grant_ms: how long the ticket holds if its message is its lease; 0 if it has to confirm. listens:
+-- whether a session listened to the waiter's inbox when it last asked.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -33,6 +34,7 @@ create table "{schema}".lock_waiters (
   unit_limit double precision not null,
   accept_ms double precision not null,
   lock_delay_ms double precision not null,
+  grant_ms double precision not null,
   since double precision not null,
   heard_at double precision not null,
   remembered_until double precision not null,

@@ -13,8 +13,8 @@ export const scripts: {
 } = {
   acquire: `-- Asks for keys, or asks again: one key for each ticket.
 --
--- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> · b<retryMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
+-- Result  a line for each ticket: h<fence> · q<ahead> <askAgainMs> <nowMs> · b<retryMs> · g · e<reason>
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_acquire(
   p_keys text[], p_ids text[], p_units double precision[], p_limits double precision[], p_ttl_ms double precision[],
   p_accept_ms double precision[], p_patience_ms double precision[], p_min_hold_ms double precision[],
@@ -106,24 +106,25 @@ begin
       select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
       insert into "{schema}".lock_waiters values (
         v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
+        case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
         v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
       );
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
         v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
-      );
+      ) || ' ' || v_now;
     end if;
     v_holds := v_holds or v_answer like 'h%';
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
   -- A ticket that waits or is gone was promised nothing that a crash could take back.
-  perform "{schema}".lock_durability(v_holds and p_logged);
+  perform "{schema}".lock_durability((v_holds or "{schema}".lock_granted(v_wakes)) and p_logged);
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
   evict: `-- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits the next waiters. The reason is JSON.
 --
 -- Result  the number of ids removed, a line for each of them,
---         then *<id> for each ticket to wake in the process that asks, +<key> where it is to be asked again at once
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
 returns text language plpgsql set search_path = pg_catalog as $body$
 declare
@@ -219,8 +220,10 @@ select pg_catalog.pg_advisory_lock_shared(1212236373, pg_catalog.hashtext('{inbo
   release: `-- Forgets tickets, whether they hold, wait or are unknown, and admits the next waiters.
 --
 -- Result  a line for each ticket: what it was: h(eld) · q(ueued) · u(nknown)
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
-create function "{schema}".lock_release(p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text)
+--         then the lines of lock_settle (room.sql)
+create function "{schema}".lock_release(
+  p_keys text[], p_ids text[], p_cancel boolean[], p_inbox text, p_logged boolean
+)
 returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
@@ -231,9 +234,6 @@ declare
   v_key text;
   v_id text;
 begin
-  -- If the server crashes before this reaches the disk, only the release is lost: the key stays taken until the lease ends. A
-  -- waiter that is let in here confirms by a call that reaches the disk, together with everything before it.
-  perform set_config('synchronous_commit', 'off', true);
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
@@ -268,13 +268,17 @@ begin
     end if;
     v_answers := v_answers || v_was || E'\\n';
   end loop;
+  -- If the server crashes before this reaches the disk, only the release is lost: the key stays taken until the lease ends. A
+  -- waiter that is offered the key confirms by a call that reaches the disk, together with everything before it. A waiter that
+  -- holds by its message makes no such call.
+  perform "{schema}".lock_durability("{schema}".lock_granted(v_wakes) and p_logged);
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
   renew: `-- Keeps tickets alive.
 --
--- Result  a line for each ticket: h<fence> · q<askAgainMs> · g · e<reason>
---         then *<id> for each ticket to wake in the process that asks, +<key> for each room to be asked again at once
+-- Result  a line for each ticket: h<fence> · q<askAgainMs> <nowMs> · g · e<reason>
+--         then the lines of lock_settle (room.sql)
 create function "{schema}".lock_renew(
   p_keys text[], p_ids text[], p_ttl_ms double precision[], p_accept_ms double precision[],
   p_patience_ms double precision[], p_min_hold_ms double precision[], p_inbox text, p_listens boolean,
@@ -330,7 +334,7 @@ begin
     v_answers := v_answers || v_answer || E'\\n';
   end loop;
   -- A ticket that waits or is gone was promised nothing that a crash could take back.
-  perform "{schema}".lock_durability(v_holds and p_logged);
+  perform "{schema}".lock_durability((v_holds or "{schema}".lock_granted(v_wakes)) and p_logged);
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
@@ -392,14 +396,27 @@ begin
   return v_fence;
 end $body$;
 
-create function "{schema}".lock_wake(p_id text, p_inbox text, p_own text) returns text language plpgsql as $body$
+-- Sends a message to the process of a ticket: \`<id>\`, a hint to ask again, or \`<id> <fence> <nowMs>\`, the lease itself.
+create function "{schema}".lock_wake(p_message text, p_inbox text, p_own text) returns text language plpgsql as $body$
 begin
   -- NOTIFY makes commits wait for one another. So a process hears of its own waiters in the answer.
-  if p_inbox = p_own then return E'\\n*' || p_id; end if;
-  -- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
-  -- with it. A wake is only a hint: a waiter without one asks by itself, a little later.
-  if pg_notification_queue_usage() < 0.9 then perform pg_notify(p_inbox, p_id); end if;
+  if p_inbox = p_own then return E'\\n*' || p_message; end if;
+  -- Without its message a waiter asks by itself, a little later.
+  if "{schema}".lock_can_notify() then perform pg_notify(p_inbox, p_message); end if;
   return '';
+end $body$;
+
+-- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
+-- with it.
+create function "{schema}".lock_can_notify() returns boolean language plpgsql as $body$
+begin
+  return pg_notification_queue_usage() < 0.9;
+end $body$;
+
+-- Whether a waiter holds by its message, as the lines of lock_settle say.
+create function "{schema}".lock_granted(p_wakes text) returns boolean language plpgsql as $body$
+begin
+  return strpos(p_wakes, E'\\n!') > 0;
 end $body$;
 
 -- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
@@ -430,8 +447,14 @@ begin
   on conflict (key) do update set until = greatest(known.until, excluded.until);
 end $body$;
 
--- Clears what has expired and admits from the head of the queue. The result is p_wakes and a line \`*id\` for each of the
--- caller's own waiters that was admitted, but for the one that asks.
+-- Clears what has expired and admits from the head of the queue. The result is p_wakes and these lines:
+--   *<id>                  a waiter of the calling process was offered the key; not for the one that asks
+--   *<id> <fence> <nowMs>  a waiter of the calling process holds from now
+--   !                      a waiter holds from now, of whatever process
+--   +<key>                 the room is to be asked again at once
+--
+-- The message to a waiter is its lease if the server has heard of the waiter within its acceptance term, and if a session of its
+-- process listens. The commit then waits for the disk, because the waiter begins to work at once.
 --
 -- A crowd of readers would make the call so long that it delays others, or that the server ends it and no waiter is let in. So a call
 -- admits and drops 200 waiters of a room at most, and then no more in any room. A line \`+key\` says that there may be more.
@@ -455,6 +478,8 @@ declare
   v_head_limit double precision;
   v_holder record;
   v_waiter record;
+  v_brings boolean;
+  v_message text;
 begin
   -- All in one statement: each further statement would cost as much as its work.
   select
@@ -520,12 +545,18 @@ begin
       v_last := "{schema}".lock_fence(p_key, p_us, v_last);
       v_units := v_units + v_waiter.units;
       v_limit := least(v_limit, v_waiter.unit_limit);
+      v_brings := v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now
+        and v_waiter.listens and v_waiter.inbox = any (v_heard) and v_waiter.id is distinct from p_asker
+        and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify());
       insert into "{schema}".lock_holders values (
-        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now, 'o',
-        v_now + v_waiter.accept_ms, 0, v_waiter.inbox, v_waiter.owner
+        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now,
+        case when v_brings then 'h' else 'o' end,
+        v_now + case when v_brings then v_waiter.grant_ms else v_waiter.accept_ms end, 0, v_waiter.inbox, v_waiter.owner
       );
       if v_waiter.id is distinct from p_asker then
-        v_wakes := v_wakes || "{schema}".lock_wake(v_waiter.id, v_waiter.inbox, p_inbox);
+        v_message := v_waiter.id || case when v_brings then ' ' || v_last || ' ' || v_now else '' end;
+        v_wakes := v_wakes || "{schema}".lock_wake(v_message, v_waiter.inbox, p_inbox)
+          || case when v_brings then E'\\n!' else '' end;
       end if;
       exit when v_units + v_head_units > least(v_limit, v_head_limit);
     end loop;
@@ -576,7 +607,7 @@ create function "{schema}".lock_hold_until(
   select case when p_state <> 'o' then p_until when p_min_hold_ms > 0 then p_now + p_min_hold_ms else 0 end
 $body$;
 
--- What a ticket is in a settled room: h<fence> · q<askAgainMs> · g · e<reason>, or null when it is unknown. Confirms and keeps a
+-- What a ticket is in a settled room: h<fence> · q<askAgainMs> <nowMs> · g · e<reason>, or null when it is unknown. Confirms and keeps a
 -- holder.
 create function "{schema}".lock_find(
   p_key text, p_id text, p_now double precision, p_ttl_ms double precision, p_accept_ms double precision,
@@ -602,7 +633,7 @@ begin
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
   select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
   from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms); end if;
+  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms) || ' ' || p_now; end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;
@@ -646,7 +677,8 @@ create table "{schema}".lock_holders (
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
 );
 
--- Waiters, in order of arrival. listens: whether a session listened to the waiter's inbox when it last asked.
+-- Waiters, in order of arrival. grant_ms: how long the ticket holds if its message is its lease; 0 if it has to confirm. listens:
+-- whether a session listened to the waiter's inbox when it last asked.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -655,6 +687,7 @@ create table "{schema}".lock_waiters (
   unit_limit double precision not null,
   accept_ms double precision not null,
   lock_delay_ms double precision not null,
+  grant_ms double precision not null,
   since double precision not null,
   heard_at double precision not null,
   remembered_until double precision not null,
@@ -704,6 +737,8 @@ declare
 begin
   -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
+  -- A waiter may hold by its message.
+  perform "{schema}".lock_durability(true);
   if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
   delete from "{schema}".lock_tombstones where (key, id) in (
     select key, id from "{schema}".lock_tombstones where until <= v_now limit p_count for update skip locked

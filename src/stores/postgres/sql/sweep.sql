@@ -10,6 +10,8 @@ declare
 begin
   -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
+  -- A waiter may hold by its message.
+  perform "{schema}".lock_durability(true);
   if not pg_try_advisory_xact_lock(1212236372, 1024) then return 0; end if;
   delete from "{schema}".lock_tombstones where (key, id) in (
     select key, id from "{schema}".lock_tombstones where until <= v_now limit p_count for update skip locked
