@@ -74,7 +74,7 @@ class PostgresJobs implements Jobs {
     this.#keepEndedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
     const bytes = { least: 1, most: 256 * 1024 * 1024 }
     this.#maxPayloadBytes = parseCount('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
-    const max = parseCount('maxConnections', options.maxConnections ?? 2, { least: 1, most: 100 })
+    const max = parseCount('maxConnections', options.maxConnections ?? 3, { least: 1, most: 100 })
     const maker = 'createJobs()'
     this.#connections = connectionsOf(client, { max, applicationName: 'holdfast jobs', maker })
     // Two, so that a renewal has another connection while one says nothing.

@@ -22,7 +22,7 @@ export interface JobsOptions {
   readonly maxPayloadBytes?: number | undefined
   /**
    * The largest number of connections for all statements except renewals. Workers open up to three more: one to listen, one to
-   * renew leases, and another one while a renewal has no answer. Default: 2.
+   * renew leases, and another one while a renewal has no answer. Default: 3.
    */
   readonly maxConnections?: number | undefined
 }

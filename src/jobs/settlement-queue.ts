@@ -45,7 +45,7 @@ export interface PiggybackedClaim {
 }
 
 /**
- * Settles attempts, one statement at a time. Requests that come while a statement runs go together into the next one.
+ * Settles attempts, one or two statements at a time. Requests that come while statements run go together into the next one.
  */
 export class SettlementQueue {
   readonly #tables: JobTables
@@ -55,7 +55,8 @@ export class SettlementQueue {
   #pending: PendingSettlement[] = []
   #heldUp: HeldUp[] = []
   #isRetrying = false
-  #isSending = false
+  /** How many batches are on their way. */
+  #sending = 0
 
   constructor(tables: JobTables, { keepsCompleted }: { readonly keepsCompleted: boolean }) {
     this.#tables = tables
@@ -74,19 +75,21 @@ export class SettlementQueue {
     return new Promise((resolve, reject) => {
       this.#pending.push({ attempt, end, freesPlace, onHeldUp, resolve, reject })
       // In the next turn of the event loop, so that all attempts that end in this one share the statement.
-      if (this.#isSending || this.#pending.length > 1) return
-      setImmediate(() => void this.#flush())
+      const isFirst = this.#sending === 0 && this.#pending.length === 1
+      const isFull = this.#sending === 1 && this.#pending.length === BATCH
+      if (isFirst || isFull) setImmediate(() => void this.#flush())
     })
   }
 
+  /** A second batch goes beside the first one only if it is full: small ones would cost the database more than they save. */
   async #flush(): Promise<void> {
-    this.#isSending = true
-    while (this.#pending.length > 0) {
+    this.#sending += 1
+    while (this.#pending.length >= (this.#sending === 1 ? 1 : BATCH)) {
       await this.#send(this.#pending.splice(0, BATCH))
       // In the next turn the jobs that have ended no longer count as running. Only then can others be claimed in their place.
       await new Promise(setImmediate)
     }
-    this.#isSending = false
+    this.#sending -= 1
   }
 
   async #send(batch: PendingSettlement[]): Promise<void> {
@@ -148,10 +151,11 @@ export class SettlementQueue {
 /** A larger batch gains nothing, and others wait longer for the connection. */
 const BATCH = 500
 
-const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
+/** How often to ask again while another transaction is open. */
+export const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 
 /** How long a settlement may be held up before it rejects. Its caller then asks again or gives up. */
-const HELD_UP_MS = 1500
+export const HELD_UP_MS = 1500
 
 function settlementOf(batch: readonly PendingSettlement[]): Settlement {
   const done: Attempt[] = []
