@@ -121,7 +121,8 @@ export class ClaimLoop {
   piggyback(ending: number): PiggybackedClaim | undefined {
     if (this.#left === 'nothing') return undefined
     const demand = this.#demand(ending)
-    if (demand.ahead === 0) return this.#begin(demand)
+    // A claim after a lost answer may have to wait for that statement, and the settlement must not wait with it.
+    if (demand.ahead === 0 && this.#failures === 0) return this.#begin(demand)
     this.claimSoon()
     return undefined
   }

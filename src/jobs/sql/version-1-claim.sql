@@ -50,12 +50,17 @@ begin
 end
 $function$;
 
+-- The advisory lock that a claimant's claims share. A claim that asks for what an earlier one has claimed takes it alone.
+create function "{schema}".jobs_claimant_lock(claimant text) returns bigint language sql immutable as $function$
+  select hashtextextended('holdfast claims ' || claimant, 0)
+$function$;
+
 -- Claims up to wanted jobs of the names handled, which the claimant begins at once, and up to further ones ahead, which it begins
 -- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
 --   jobs whose payload is stored in more than 2,000 bytes    hundreds of them would be too much for one answer
 -- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
--- more, because the answer that brought them was lost.
+-- more, because the answer that brought them was lost. The statement of that answer may still run: it is waited for.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
@@ -96,7 +101,10 @@ begin
   end if;
 
   -- One that another transaction has locked is being settled, or waits for the end of that transaction.
-  if known is not null then
+  if known is null then
+    perform pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant));
+  else
+    perform pg_advisory_xact_lock(jobs_claimant_lock(claimant));
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant
         and (id, attempt) not in (select * from unnest(known, attempts)) for update skip locked
