@@ -5,6 +5,7 @@
  */
 import type { Duration } from './base/duration.ts'
 import type { Election as ElectionClass } from './primitives/election.ts'
+import type { MemberGroup as MemberGroupClass } from './primitives/group.ts'
 import type { Locks as LocksClass } from './primitives/locks.ts'
 import type { ReadWriteLock as ReadWriteLockClass } from './primitives/read-write.ts'
 import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
@@ -40,11 +41,13 @@ export {
 } from './errors.ts'
 export { createLocks } from './primitives/create-locks.ts'
 export type { CampaignOptions } from './primitives/election.ts'
+export type { GroupMember, JoinOptions } from './primitives/group.ts'
 export type { Outcome } from './primitives/hold.ts'
 export type { InspectedHolder, InspectedRoom, InspectedWaiter } from './primitives/inspected.ts'
 export type { Leader } from './primitives/leader-watch.ts'
 export type { Leadership } from './primitives/leadership.ts'
 export type { EvictOptions } from './primitives/locks.ts'
+export type { GroupMembership } from './primitives/membership.ts'
 export type { OnceOptions } from './primitives/once.ts'
 export type {
   CallbackOptions,
@@ -70,6 +73,12 @@ export type Locks = Pick<LocksClass, keyof LocksClass>
  * @interface
  */
 export type Election = Pick<ElectionClass, keyof ElectionClass>
+/**
+ * What `locks.group(key)` returns.
+ *
+ * @interface
+ */
+export type MemberGroup = Pick<MemberGroupClass, keyof MemberGroupClass>
 /**
  * What `locks.readWrite(key)` returns.
  *

@@ -6,8 +6,10 @@ export interface Owner {
   readonly pid?: number
   /** The `label` of its locks. */
   readonly label?: string
-  /** The `value` that a leader gave to `campaign`. */
+  /** The `value` that a leader gave to `campaign`, or a member to the `join` of its group. */
   readonly value?: string
+  /** The id of a member of a group. */
+  readonly member?: string
   /** The text in the store, if another program wrote it and none of the fields above can be read from it. */
   readonly text?: string
 }
@@ -26,14 +28,20 @@ export function ownerName({ host, pid, label, text }: Owner): string {
 }
 
 export function parseOwner(text: string): Owner {
-  const { host, pid, label, value } = parsed(text)
+  const { host, pid, label, value, member } = parsed(text)
   const owner: Owner = {
     ...(typeof host === 'string' ? { host } : {}),
     ...(typeof pid === 'number' ? { pid } : {}),
     ...(typeof label === 'string' ? { label } : {}),
     ...(typeof value === 'string' ? { value } : {}),
+    ...(typeof member === 'string' ? { member } : {}),
   }
   return Object.keys(owner).length === 0 ? { text } : owner
+}
+
+/** The owner of a process, with facts of one ticket added. */
+export function withFacts(owner: string, facts: Readonly<Record<string, string | undefined>>): string {
+  return JSON.stringify({ ...JSON.parse(owner), ...facts })
 }
 
 function parsed(text: string): Partial<Record<string, unknown>> {

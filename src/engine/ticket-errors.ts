@@ -80,7 +80,7 @@ export function releasedOf(ticket: Ticket): LeaseLostError {
 }
 
 /** The locks were closed under a call. */
-export function closedDuring(key: string, what: 'held' | 'waited for'): ClosedError {
+export function closedDuring(key: string, what: 'held' | 'waited for' | 'observed'): ClosedError {
   const advice = what === 'held' ? 'Others may hold it now: stop writing. ' : ''
   return new ClosedError(
     `These locks were closed while ${JSON.stringify(key)} was ${what}. ${advice}Let all work end before close().`,

@@ -1,4 +1,4 @@
-import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { checkOptions, parseFunction } from '../base/arguments.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
@@ -7,11 +7,13 @@ import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
+import { withFacts } from '../engine/owner.ts'
 import { isHoldfastError } from '../errors.ts'
 import { hold, type LocksContext, type Work } from './hold.ts'
 import { roomOf } from './inspected.ts'
 import { currentLeader, type Leader, LeaderWatch } from './leader-watch.ts'
 import { type Leadership, LeaderTerm, markOf } from './leadership.ts'
+import { checkValue } from './membership.ts'
 import {
   ADMINISTRATION_MS,
   checkCallback,
@@ -85,7 +87,7 @@ export class Election {
     const [options = {}, work] = splitWork(rest)
     checkCallback(work)
     const { settings, stopMs, value, onError } = this.#parse(options)
-    const context = { ...this.#context, owner: withValue(this.#context.owner, value) }
+    const context = { ...this.#context, owner: withFacts(this.#context.owner, { value }) }
     const { signals } = context.engine
     for (;;) {
       const lease = await elected(context, this.key, settings, onError)
@@ -185,9 +187,7 @@ export class Election {
       storeTimeoutMs: undefined,
     })
     const stopMs = grace === undefined ? settings.ttlMs : parseDuration('grace', grace, HOLD_RANGE)
-    if (value !== undefined && (typeof value !== 'string' || value.length > 1000)) {
-      throw expected('value', 'a text of at most 1000 characters', value)
-    }
+    checkValue(value)
     if (onError !== undefined) parseFunction('onError', onError)
     return { settings, stopMs, value, onError }
   }
@@ -248,9 +248,4 @@ function tellTerm(
   events.elected.tell({ ticket, lease }, { fence })
   return (reason) =>
     events.resigned.tell({ ticket, lease }, { fence, ledMs: clock.monotonicMs() - electedAt, reason })
-}
-
-/** The owner of the process, with the leader's `value` added. */
-function withValue(owner: string, value: string | undefined): string {
-  return value === undefined ? owner : JSON.stringify({ ...JSON.parse(owner), value })
 }

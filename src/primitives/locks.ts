@@ -7,6 +7,7 @@ import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
 import { LeaseLostError } from '../errors.ts'
 import { checkStore } from './check-store.ts'
 import { Election } from './election.ts'
+import { MemberGroup } from './group.ts'
 import {
   hold,
   type LocksContext,
@@ -179,6 +180,11 @@ export class Locks {
   /** One leader at a time among those who campaign for this key. */
   election(key: string): Pick<Election, keyof Election> {
     return new Election(this.#context, key, this.#defaults)
+  }
+
+  /** The processes that are alive, each with a value of its own: who joins this group is a member until it leaves or dies. */
+  group(key: string): Pick<MemberGroup, keyof MemberGroup> {
+    return new MemberGroup(this.#context, key, this.#defaults)
   }
 
   /**

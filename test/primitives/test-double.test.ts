@@ -42,6 +42,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     semaphore: (key, permits) => real.semaphore(key, permits),
     once: async () => ({ ran: false }),
     election: (key) => real.election(key),
+    group: (key) => real.group(key),
     adopt: (json, options) => real.adopt(json, options),
     peek: async () => null,
     check: async () => {},

@@ -5,6 +5,7 @@ import { projectFiles, readProjectFile } from './project.ts'
 const SAME_MEANING: Readonly<Record<string, string>> = {
   Election: 'index.ts exports the public members of the class.',
   Locks: 'index.ts exports the public members of the class.',
+  MemberGroup: 'index.ts exports the public members of the class.',
   ReadWriteLock: 'index.ts exports the public members of the class.',
   Semaphore: 'index.ts exports the public members of the class.',
 }
