@@ -20,6 +20,8 @@ const manifest = JSON.parse(readProjectFile('package.json')) as {
 }
 /** The dependencies of entries. Everything else, first of all the core, runs without any other package. */
 const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/schedule/' }
+/** Entries over one of these. They need its dependency, and do not import it themselves. */
+const OVER: readonly string[] = ['src/partition/']
 /** The peers of entries: packages that their users have anyway. */
 const NEEDS: Readonly<Record<string, string>> = {
   '@nestjs/common': 'src/nestjs/',
@@ -32,7 +34,9 @@ const names = entries.map(({ subpath }) => manifest.name + subpath.slice(1))
 const bareNames = entries
   .filter(
     ({ module }) =>
-      !Object.values({ ...BRINGS, ...NEEDS }).some((folder) => `src/${module}`.startsWith(folder)),
+      ![...Object.values({ ...BRINGS, ...NEEDS }), ...OVER].some((folder) =>
+        `src/${module}`.startsWith(folder),
+      ),
   )
   .map(({ subpath }) => manifest.name + subpath.slice(1))
 const sources = projectFiles().filter((path) => /^src\/.*\.ts$/.test(path))

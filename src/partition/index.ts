@@ -1,0 +1,21 @@
+/**
+ * Keys divided among the processes that are alive. See [Partition](../../docs/partition.md).
+ *
+ * @module
+ */
+export type {
+  KeyPartitionOptions,
+  NumberedPartitionOptions,
+  PartitionDoing,
+  PartitionTerm,
+  PartitionWork,
+  StartedTerm,
+  StoppedTerm,
+} from './options.ts'
+export type { PartitionChange } from './own-share.ts'
+export {
+  createPartition,
+  type KeyPartition,
+  type NumberedPartition,
+  type PartitionMember,
+} from './partition.ts'

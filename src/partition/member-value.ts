@@ -1,0 +1,36 @@
+import type { GroupMember } from '../index.ts'
+import type { Claimant } from './fair-shares.ts'
+
+/** What a member of a partition tells the others, as the value of its membership. The keys are a bit for each, in base64. */
+export function memberValue({ weight, claims }: Omit<Claimant, 'id'>): string {
+  const bits = new Uint8Array(Math.ceil((Math.max(-1, ...claims) + 1) / 8))
+  for (const key of claims) bits[key >> 3] = (bits[key >> 3] ?? 0) | (1 << (key & 7))
+  return JSON.stringify({ weight, keys: Buffer.from(bits).toString('base64url') })
+}
+
+/** Another program may have written anything. Then the member gets no keys. */
+export function claimantOf({ id, value = '' }: GroupMember): Claimant {
+  try {
+    const { weight, keys } = JSON.parse(value) as { readonly weight: unknown; readonly keys: unknown }
+    if (isWeight(weight) && typeof keys === 'string') return { id, weight, claims: numbersIn(keys) }
+  } catch {
+    // No JSON.
+  }
+  return { id, weight: 0, claims: [] }
+}
+
+export function isWeight(weight: unknown): weight is number {
+  return typeof weight === 'number' && weight >= 0 && weight <= MOST_WEIGHT
+}
+
+export const MOST_WEIGHT = 1_000_000
+
+/** A bit for each takes less than the 1,000 characters of a member's value. */
+export const MOST_KEYS = 4096
+
+function numbersIn(text: string): number[] {
+  const bits = Buffer.from(text, 'base64url').subarray(0, MOST_KEYS / 8)
+  return Array.from({ length: bits.length * 8 }, (_, key) => key).filter(
+    (key) => ((bits[key >> 3] ?? 0) & (1 << (key & 7))) !== 0,
+  )
+}

@@ -1,0 +1,117 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { paused, systemClock } from '../base/clock.ts'
+import { type GroupMember, type GroupMembership, isHoldfastError, type MemberGroup } from '../index.ts'
+import { fairShares } from './fair-shares.ts'
+import { claimantOf, memberValue } from './member-value.ts'
+import type { PartitionSettings } from './options.ts'
+import type { OwnShare } from './own-share.ts'
+
+/**
+ * Keeps this process a member, computes its share whenever the members change, and tells the others which keys it has claimed.
+ */
+export class MembershipLoop {
+  readonly group: MemberGroup
+  readonly #share: OwnShare
+  readonly #settings: PartitionSettings
+  readonly #leaving = new AbortController()
+  #weight: number
+  #membership: GroupMembership | undefined
+  /** What the others were told last. */
+  #told: string | undefined
+  #isStopping = false
+  #running: Promise<void> = Promise.resolve()
+
+  constructor(group: MemberGroup, share: OwnShare, settings: PartitionSettings) {
+    this.group = group
+    this.#share = share
+    this.#settings = settings
+    this.#weight = settings.weight
+  }
+
+  start(): void {
+    this.#running = this.#run()
+  }
+
+  async setWeight(weight: number): Promise<void> {
+    this.#weight = weight
+    await this.#tellOthers()
+  }
+
+  async stop(): Promise<void> {
+    this.#isStopping = true
+    this.#weight = 0
+    // First, so that the others wait for the keys by the time they are handed over. A store that is away must not stop the stop.
+    const told = new AbortController()
+    const tell = () => told.abort()
+    this.#tellOthers().then(tell, tell)
+    await paused(systemClock, TELLING_MS, told.signal)
+    await this.#share.end(this.#settings.graceMs)
+    this.#leaving.abort()
+    await this.#running
+  }
+
+  /** Joins, and joins again after a loss, until the partition is stopped or its locks are closed. Never rejects. */
+  async #run(): Promise<void> {
+    for (let failures = 0; !this.#leaving.signal.aborted; ) {
+      try {
+        await this.#takePart(() => {
+          failures = 0
+        })
+      } catch (error) {
+        if (this.#leaving.signal.aborted || isHoldfastError(error, 'closed')) break
+        this.#settings.onError(error, { key: undefined, during: 'membership' })
+        failures += 1
+        await paused(systemClock, backoffMs(JOINING_AGAIN, failures), this.#leaving.signal)
+      }
+    }
+  }
+
+  /** One membership, from its begin to its end. */
+  async #takePart(onJoined: () => void): Promise<void> {
+    this.#told = this.#value()
+    const { ttl } = this.#settings.work
+    const membership = await this.group.join({ ttl, value: this.#told, signal: this.#leaving.signal })
+    this.#membership = membership
+    const ending = new AbortController()
+    const end = () => ending.abort()
+    for (const signal of [membership.signal, this.#leaving.signal]) {
+      if (signal.aborted) end()
+      else signal.addEventListener('abort', end, { once: true })
+    }
+    try {
+      onJoined()
+      for await (const members of this.group.observe({ signal: ending.signal })) {
+        await this.#follow(membership.id, members)
+      }
+      if (membership.signal.aborted) throw membership.signal.reason
+    } finally {
+      this.#leaving.signal.removeEventListener('abort', end)
+      this.#membership = undefined
+      this.#share.wantHeld()
+      await membership.leave()
+    }
+  }
+
+  async #follow(own: string, members: readonly GroupMember[]): Promise<void> {
+    // Without itself in the group, it is about to hear that its membership is lost.
+    const share = fairShares(this.#settings.keys.length, members.map(claimantOf)).get(own)
+    if (share === undefined || this.#isStopping) return
+    this.#share.want(share)
+    await this.#tellOthers()
+  }
+
+  async #tellOthers(): Promise<void> {
+    const value = this.#value()
+    if (value === this.#told || this.#membership === undefined) return
+    await this.#membership.update(value)
+    this.#told = value
+  }
+
+  #value(): string {
+    return memberValue({ weight: this.#weight, claims: this.#share.wanted })
+  }
+}
+
+const JOINING_AGAIN: Backoff = { firstMs: 100, longestMs: 10_000, jitter: 0.5 }
+/** How long `stop` waits until the others know that it leaves. */
+const TELLING_MS = 1000

@@ -1,0 +1,143 @@
+import type { Lease, Locks } from '../index.ts'
+import { createLockWorker, type LockWorker, type WorkerState } from '../worker/index.ts'
+import type { AnyKey, PartitionSettings } from './options.ts'
+
+/** A step of the work on one key, as that of a lock worker. */
+export interface PartitionChange<Key extends string | number> {
+  /** The key, or the number of the partition. */
+  readonly key: Key
+  /** What this process did for the key before. */
+  readonly from: WorkerState
+  /** What it does now. `stopped`: the key is none of its keys any more. */
+  readonly to: WorkerState
+  /** The lease that it holds, or is about to release. */
+  readonly lease: Lease | undefined
+}
+
+/**
+ * The keys of this process, each with a lock worker. The worker waits for the key, starts and stops the work, and tries again
+ * after a loss or a failure. A key is named by its place in the list.
+ */
+export class OwnShare {
+  readonly #locks: Locks
+  readonly #name: string
+  readonly #settings: PartitionSettings
+  readonly #tell: (change: PartitionChange<AnyKey>) => void
+  readonly #workers = new Map<number, LockWorker>()
+  /** Of the workers, those that were stopped. Their work may not have ended. */
+  readonly #leaving = new Map<number, Promise<void>>()
+  #wanted: ReadonlySet<number> = new Set()
+  #movesAtOnce: number
+  #whenIdle: (() => void)[] = []
+
+  constructor(
+    locks: Locks,
+    name: string,
+    settings: PartitionSettings,
+    tell: (change: PartitionChange<AnyKey>) => void,
+  ) {
+    this.#locks = locks
+    this.#name = name
+    this.#settings = settings
+    this.#tell = tell
+    this.#movesAtOnce = settings.movesAtOnce
+    // It is never started. It only checks the options that are those of the workers.
+    this.#workerOf(settings.keys[0] ?? 0)
+  }
+
+  /** The keys that this process is to have. */
+  get wanted(): readonly number[] {
+    return [...this.#wanted]
+  }
+
+  get held(): ReadonlyMap<AnyKey, Lease> {
+    const held = new Map<AnyKey, Lease>()
+    for (const [at, { lease }] of this.#workers) {
+      if (lease !== undefined && lease.state !== 'lost') held.set(this.#keyAt(at), lease)
+    }
+    return held
+  }
+
+  /** Takes these keys, and hands over the others, some at a time. */
+  want(keys: Iterable<number>): void {
+    this.#wanted = new Set(keys)
+    this.#settle()
+  }
+
+  /** Wants only the keys that it holds. The others may have been given to another process meanwhile. */
+  wantHeld(): void {
+    const held = Array.from(this.#workers).filter(
+      ([, { lease }]) => lease !== undefined && lease.state !== 'lost',
+    )
+    this.want(held.map(([at]) => at).filter((at) => this.#wanted.has(at)))
+  }
+
+  /** Hands over all keys. Resolves when no work is left, or each work that is left has had its grace. */
+  async end(graceMs: number): Promise<void> {
+    this.want([])
+    let timer: NodeJS.Timeout | undefined
+    const late = new Promise<void>((resolve) => {
+      timer = setTimeout(resolve, graceMs)
+    })
+    await Promise.race([this.#idle(), late])
+    clearTimeout(timer)
+    this.#movesAtOnce = Number.POSITIVE_INFINITY
+    this.#settle()
+    await Promise.all(this.#leaving.values())
+  }
+
+  #settle(): void {
+    for (const at of this.#wanted) if (!this.#workers.has(at)) this.#begin(at)
+    for (const [at, worker] of this.#workers) {
+      if (this.#wanted.has(at) || this.#leaving.has(at)) continue
+      // To leave a queue moves nothing.
+      if (worker.lease !== undefined && this.#moving >= this.#movesAtOnce) continue
+      this.#leaving.set(at, worker.stop())
+    }
+    if (this.#workers.size === 0) for (const tell of this.#whenIdle.splice(0)) tell()
+  }
+
+  /** How many keys are being handed over. */
+  get #moving(): number {
+    return Array.from(this.#leaving.keys()).filter((at) => this.#workers.get(at)?.lease !== undefined).length
+  }
+
+  #begin(at: number): void {
+    const key = this.#keyAt(at)
+    const worker = this.#workerOf(key)
+    this.#workers.set(at, worker)
+    worker.subscribe(({ from, to, lease }) => {
+      this.#tell({ key, from, to, lease })
+      if (to === 'stopped') this.#ended(at)
+    })
+    worker.start()
+  }
+
+  #workerOf(key: AnyKey): LockWorker {
+    const { work, onError } = this.#settings
+    const { ttl, backoff, maxBackoff, grace } = work
+    return createLockWorker(this.#locks, `${this.#name}:${key}`, {
+      ...{ ttl, backoff, maxBackoff, grace },
+      start: (lease, { signal, fail }) => work.start({ key, lease, fence: lease.fence, signal, fail }),
+      stop: (reason, lease) => work.stop({ key, lease, fence: lease.fence, reason }),
+      onError: (error, { during }) => onError(error, { key, during }),
+    })
+  }
+
+  /** Only now may the work on the key begin anew in this process. */
+  #ended(at: number): void {
+    const wasStopped = this.#leaving.delete(at)
+    this.#workers.delete(at)
+    // A worker that ends by itself has found the locks closed.
+    if (wasStopped) this.#settle()
+  }
+
+  #idle(): Promise<void> {
+    if (this.#workers.size === 0) return Promise.resolve()
+    return new Promise((resolve) => this.#whenIdle.push(resolve))
+  }
+
+  #keyAt(at: number): AnyKey {
+    return this.#settings.keys[at] ?? at
+  }
+}
