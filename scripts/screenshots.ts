@@ -1,80 +1,116 @@
-// Takes the screenshots of the dashboard for the documentation, with a store under load: docs/images/dashboard-*.png.
+// Shows the dashboard as its users see it: starts a Redis server, some processes that hold, wait for and lose keys, and a
+// dashboard, and takes a picture of every view. Look at the pictures after each change of the page.
 //
-//   npx tsx scripts/screenshots.ts [<folder>]
+//   npm run screenshots [-- <folder>]      (default: .screenshots)
+//
+// The folder gets <view>-<desktop|phone>-<light|dark>.png.
+import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { setTimeout as sleep } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { type Browser, chromium } from 'playwright-core'
 import { createDashboard } from '../src/dashboard/index.ts'
-import { createLocks, type Locks } from '../src/index.ts'
-import { memoryStore } from '../src/stores/memory/index.ts'
-import { startBrowser, visit } from '../test/dashboard/browser.ts'
+import { connect } from '../src/index.ts'
+import { ensureBinary } from '../test/servers/install.ts'
+import { startRedis } from '../test/servers/redis-server.ts'
+import { until } from '../test/servers/until.ts'
 
-const folder = process.argv[2] ?? 'docs/images'
-const store = memoryStore()
-const [first, second, worker, standby] = [
-  ownerCalled('web-1'),
-  ownerCalled('web-2'),
-  ownerCalled('worker-1'),
-  ownerCalled('worker-2'),
-] as const
-const owners = [first, second, worker, standby]
-const dashboard = createDashboard(first, { title: 'Shop', allowEvict: true })
-const server = createServer(dashboard).listen(0, '127.0.0.1')
-const browser = await startBrowser()
-
-function ownerCalled(label: string): Locks {
-  return createLocks(store, { label })
+const folder = process.argv[2] ?? '.screenshots'
+const SCENE = fileURLToPath(new URL('screenshots-process.ts', import.meta.url))
+const VIEWS: Readonly<Record<string, string>> = {
+  keys: '#/keys',
+  waiting: '#/keys?show=contended&sort=waiting',
+  key: '#/key?key=stock%3Abook',
+  late: '#/key?key=report%3Anightly',
+  contention: '#/contention',
+  leaders: '#/leaders',
+  losses: '#/losses',
 }
 
-/** Takes one key after another, and holds each for a while. */
-async function contend(key: string, longestMs: number): Promise<void> {
-  await Promise.all(
-    owners.map(async (locks, index) => {
-      for (;;) {
-        await sleep(200 + Math.random() * longestMs)
-        await locks.withLock(key, () => sleep(400 + (Math.random() * longestMs * (index + 1)) / 3))
+interface Scene {
+  readonly browser: Browser
+  readonly url: string
+}
+
+async function main(): Promise<void> {
+  mkdirSync(folder, { recursive: true })
+  await using redis = await startRedis()
+  await using locks = await connect(redis.url, { label: 'dashboard' })
+  const processes: ChildProcess[] = []
+  const dashboard = createDashboard(locks, { allowEvict: true, record: true, title: 'Locks of a shop' })
+  const server = createServer(dashboard).listen(0, '127.0.0.1')
+  const browser = await chromium.launch({
+    executablePath: ensureBinary('chromium'),
+    args: ['--no-sandbox', '--disable-gpu'],
+  })
+  try {
+    const roles = ['web', 'web', 'web', 'worker', 'worker', 'doomed', 'frozen']
+    processes.push(...roles.map((role) => play(role, redis.url)))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
+    const held = async (key: string): Promise<boolean> => (await locks.peek(key)) !== null
+    await until(
+      'all processes hold their keys',
+      async () => (await held('report:nightly')) && held('import:7'),
+    )
+    processes[5]?.kill('SIGKILL')
+    processes[6]?.kill('SIGSTOP')
+    const hasLosses = async (): Promise<boolean> => {
+      const { history } = (await (await fetch(`${url}api/view`)).json()) as { history: { expired: number } }
+      return history.expired > 2
+    }
+    await until('some keys are lost', hasLosses, { everyMs: 500 })
+    const isLate = async (): Promise<boolean> => {
+      const view = await (await fetch(`${url}api/view?key=report:nightly`)).json()
+      return (view as { holders: { isLate: boolean }[] }).holders[0]?.isLate === true
+    }
+    await until('a renewal is late', isLate, { everyMs: 500 })
+    await shoot({ browser, url }, VIEWS)
+    await redis.pause()
+    const isAway = async (): Promise<boolean> =>
+      ((await (await fetch(`${url}api/view`)).json()) as { store: { tag: string } }).store.tag === 'away'
+    await until('the store is away', isAway, { everyMs: 500 })
+    await shoot({ browser, url }, { away: '#/keys', 'away-key': '#/key?key=stock%3Abook' })
+    redis.resume()
+    for (const each of processes) each.kill('SIGKILL')
+    await until('the store is back', async () => !(await isAway()), { everyMs: 500 })
+    const many = Array.from({ length: 20_000 }, (_, n) =>
+      locks.acquire(`tenant:${n % 100}:item:${n}`, { ttl: '10m' }),
+    )
+    await Promise.all(many)
+    await shoot({ browser, url }, { many: '#/keys' })
+  } finally {
+    for (const each of processes) each.kill('SIGKILL')
+    await browser.close()
+    await dashboard.close()
+    server.close()
+    server.closeAllConnections()
+  }
+}
+
+function play(role: string, url: string): ChildProcess {
+  return spawn(process.execPath, ['--import', 'tsx', SCENE, role, url], {
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+}
+
+async function shoot({ browser, url }: Scene, views: Readonly<Record<string, string>>): Promise<void> {
+  for (const [device, viewport] of Object.entries(DEVICES)) {
+    for (const colorScheme of ['light', 'dark'] as const) {
+      const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: 1 })
+      const page = await context.newPage()
+      for (const [name, place] of Object.entries(views)) {
+        await page.goto(url + place)
+        await page.waitForSelector('.pill:not([data-state="opening"])')
+        await page.waitForSelector('tbody tr')
+        await page.screenshot({ path: join(folder, `${name}-${device}-${colorScheme}.png`) })
       }
-    }),
-  )
+      await context.close()
+    }
+  }
 }
 
-for (const key of ['checkout:invoice-42', 'stock:warehouse-north', 'mail:outbox']) void contend(key, 3000)
-for (let number = 1040; number < 1052; number += 1)
-  await owners[number % 4]?.acquire(`order:${number}`, { ttl: '2m' })
-for (const locks of owners.slice(0, 3)) await locks.readWrite('catalogue').acquireRead()
-for (const units of [1, 2]) await worker.semaphore('thumbnails', 5).acquire({ units })
-void worker.election('mailer').campaign({ value: 'http://10.0.0.3:8080' }, () => sleep(600_000))
-await sleep(100)
-void standby.election('mailer').campaign(() => sleep(600_000))
-// A lease without renewal: to the store its process looks dead.
-await standby.acquire('report:nightly', { ttl: '20s', renew: false })
+const DEVICES = { desktop: { width: 1280, height: 800 }, phone: { width: 390, height: 844 } }
 
-const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
-const desktop = { width: 1120, height: 640 }
-const pictures = [
-  { name: 'keys', path: '#/keys', colorScheme: 'light', viewport: desktop },
-  {
-    name: 'key',
-    path: '#/key?key=checkout%3Ainvoice-42',
-    colorScheme: 'dark',
-    viewport: { ...desktop, height: 760 },
-  },
-  { name: 'contention', path: '#/contention', colorScheme: 'light', viewport: { ...desktop, height: 360 } },
-  { name: 'phone', path: '#/keys?sort=waiting', colorScheme: 'light', viewport: { width: 360, height: 640 } },
-] as const
-const visits = await Promise.all(
-  pictures.map(async ({ name, path, ...options }) => ({
-    name,
-    visited: await visit(browser, url + path, options),
-  })),
-)
-// Until the charts have enough points.
-await sleep(60_000)
-mkdirSync(folder, { recursive: true })
-for (const { name, visited } of visits) {
-  await visited.page.screenshot({ path: join(folder, `dashboard-${name}.png`) })
-}
-await browser.close()
-process.exit()
+await main()

@@ -9,6 +9,7 @@ import { JobsLook } from './jobs-look.ts'
 import { LiveViewers, type ViewQuery } from './live.ts'
 import { type DashboardOptions, type DashboardSettings, parseOptions } from './options.ts'
 import { files } from './page/files.generated.ts'
+import { RecordFile } from './record-file.ts'
 import { bodyOf, refuse, send, sendFile } from './replies.ts'
 import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
 import type { SiteJson } from './view-json.ts'
@@ -17,15 +18,15 @@ import type { SiteJson } from './view-json.ts'
 export interface Dashboard extends AsyncDisposable {
   (request: IncomingMessage, response: ServerResponse): void
   /**
-   * Ends all open live streams, stops reading the store and refuses further requests, so that the server can close. The
-   * locks stay open.
+   * Ends all open live streams, stops reading the store, closes the file of the history, and refuses further requests, so that
+   * the server can close. The locks stay open.
    */
   close(): Promise<void>
 }
 
 /**
  * A page that shows who holds what and who waits, as it changes: for `node:http`, Express and Fastify. It reads the store only
- * while a page is open, and changes nothing unless `allowEvict` is on.
+ * while a page is open, unless `record` is on, and changes nothing unless `allowEvict` is on.
  *
  * ```ts
  * import { createServer } from 'node:http'
@@ -62,6 +63,7 @@ class DashboardHandler {
   readonly #locks: Locks
   readonly #settings: DashboardSettings
   readonly #access: Access
+  readonly #file: RecordFile | undefined
   readonly #live: LiveViewers
   readonly #jobs: JobsLook | undefined
   #isClosed = false
@@ -70,8 +72,13 @@ class DashboardHandler {
     this.#locks = locks
     this.#settings = settings
     this.#access = new Access(settings)
-    const { prefix, jobs } = settings
-    this.#live = new LiveViewers((onSnapshot) => watchRooms(locks, { prefix, onSnapshot }))
+    const { prefix, jobs, record } = settings
+    this.#file = record?.file === undefined ? undefined : new RecordFile(record.file, record.keepMs)
+    const kept =
+      record === undefined ? {} : { history: { ...RECORDED, keepMs: record.keepMs }, file: this.#file }
+    this.#live = new LiveViewers((onSnapshot) => watchRooms(locks, { prefix, onSnapshot, ...kept }), {
+      isRecording: record !== undefined,
+    })
     this.#jobs = jobs === undefined ? undefined : new JobsLook(jobs)
   }
 
@@ -119,6 +126,7 @@ class DashboardHandler {
   close(): void {
     this.#isClosed = true
     this.#live.close()
+    this.#file?.close()
   }
 
   async #answerApi(request: IncomingMessage, response: ServerResponse, target: RequestTarget): Promise<void> {
@@ -193,8 +201,13 @@ class DashboardHandler {
   }
 
   #queryOf(query: URLSearchParams): ViewQuery {
-    const { allowEvict, title } = this.#settings
-    const site: SiteJson = { title, allowEvict, hasJobs: this.#jobs !== undefined }
+    const { allowEvict, title, record } = this.#settings
+    const site: SiteJson = {
+      title,
+      allowEvict,
+      hasJobs: this.#jobs !== undefined,
+      recordMs: record?.keepMs,
+    }
     if (query.get('view') === 'jobs') {
       return { name: 'jobs', view: (watch) => ({ site, ...sharedView(watch), ...this.#jobs?.view }) }
     }
@@ -202,6 +215,9 @@ class DashboardHandler {
     return { name: JSON.stringify(wanted), view: (watch) => ({ site, ...viewOf(watch, wanted) }) }
   }
 }
+
+/** Together these need some 60 MB at most. */
+const RECORDED = { entries: 1000, total: 200_000 }
 
 const ROUTES: Readonly<Record<string, 'GET' | 'POST' | undefined>> = {
   'api/view': 'GET',
@@ -247,11 +263,16 @@ function viewRequestOf(query: URLSearchParams): ViewRequest {
   if (query.get('view') === 'contention') return { view: 'contention' }
   const sort = query.get('sort') ?? 'key'
   const show = query.get('show')
+  const search = query.get('search') ?? ''
+  const page = Math.max(0, Number.parseInt(query.get('page') ?? '0', 10) || 0)
+  if (query.get('view') === 'losses') {
+    return { view: 'losses', search, show: show === 'expired' || show === 'evicted' ? show : 'all', page }
+  }
   return {
     view: 'keys',
-    search: query.get('search') ?? '',
+    search,
     show: show === 'contended' || show === 'elections' ? show : 'all',
     sort: isSortName(sort) ? sort : 'key',
-    page: Math.max(0, Number.parseInt(query.get('page') ?? '0', 10) || 0),
+    page,
   }
 }

@@ -4,4 +4,4 @@
  * @module
  */
 export { createDashboard, type Dashboard } from './dashboard.ts'
-export type { DashboardOptions } from './options.ts'
+export type { DashboardOptions, RecordOptions } from './options.ts'

@@ -3,18 +3,24 @@ import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
 
 /**
- * The open live streams (server-sent events). All viewers share one watch of the store; without viewers there is none. A
- * viewer that reads slowly skips messages until it has read the last one, so that nothing piles up.
+ * The open live streams (server-sent events). All viewers share one watch of the store. Without viewers there is none, unless
+ * the watch records. A viewer that reads slowly skips messages until it has read the last one, so that nothing piles up.
  */
 export class LiveViewers {
   readonly #startWatch: (onSnapshot: () => void) => RoomWatch
+  readonly #isRecording: boolean
   readonly #viewers: Set<Viewer> = new Set()
   readonly #awaitingLook: Set<() => void> = new Set()
   #watch: RoomWatch | undefined
   #ending: NodeJS.Timeout | undefined
 
-  constructor(startWatch: (onSnapshot: () => void) => RoomWatch) {
+  constructor(
+    startWatch: (onSnapshot: () => void) => RoomWatch,
+    { isRecording }: { readonly isRecording: boolean } = { isRecording: false },
+  ) {
     this.#startWatch = startWatch
+    this.#isRecording = isRecording
+    if (isRecording) void this.watch
   }
 
   get isFull(): boolean {
@@ -26,7 +32,7 @@ export class LiveViewers {
     this.#watch ??= this.#startWatch(() => this.#sendAll())
     clearTimeout(this.#ending)
     this.#ending = undefined
-    if (this.#viewers.size === 0) {
+    if (this.#viewers.size === 0 && !this.#isRecording) {
       this.#ending = setTimeout(() => this.#stopWatch(), LINGER_MS)
       this.#ending.unref()
     }

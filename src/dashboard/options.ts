@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http'
 import { checkOptions, expected, parseFlag, parseFunction } from '../base/arguments.ts'
+import { type Duration, LONGEST_MS, parseDuration } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { Jobs } from '../jobs/index.ts'
 
@@ -21,10 +22,26 @@ export interface DashboardOptions {
   readonly prefix?: string | undefined
   /** The jobs to show beside the locks. */
   readonly jobs?: Pick<Jobs, 'count' | 'inspect'> | undefined
+  /**
+   * Whether to look at the store all the time, also while no page is open, and to keep what was seen. Without it the history
+   * begins when somebody looks. `true`: for 24 hours, in memory. Default: false.
+   */
+  readonly record?: boolean | RecordOptions | undefined
   /** The heading of the page. Default: `Locks`. */
   readonly title?: string | undefined
   /** Origins from which browsers may send requests, where a proxy changes the `Host`: `['https://locks.example']`. */
   readonly origins?: readonly string[] | undefined
+}
+
+/** For how long the dashboard keeps what it has seen, and where. */
+export interface RecordOptions {
+  /** How far the history goes back. Default: `'24h'`. */
+  readonly keep?: Duration | undefined
+  /**
+   * An SQLite file that keeps the history when the process ends. It is made where there is none. Give each dashboard a file of
+   * its own. Default: memory only. Needs Node.js 22.16 or the package `@photostructure/sqlite`.
+   */
+  readonly file?: string | undefined
 }
 
 export interface DashboardSettings {
@@ -36,6 +53,13 @@ export interface DashboardSettings {
   readonly jobs: DashboardOptions['jobs']
   readonly title: string
   readonly origins: readonly string[]
+  /** `undefined`: the history lasts while somebody looks. */
+  readonly record: RecordSettings | undefined
+}
+
+export interface RecordSettings {
+  readonly keepMs: number
+  readonly file: string | undefined
 }
 
 export function parseOptions(options: DashboardOptions): DashboardSettings {
@@ -60,8 +84,24 @@ export function parseOptions(options: DashboardOptions): DashboardSettings {
     throw expected('jobs', 'what createJobs() or openJobs() returns', jobs)
   const misplaced = Array.isArray(origins) ? origins.find((origin) => !isOrigin(origin)) : origins
   if (misplaced !== undefined) throw expected('origins', 'an array such as ["https://a.example"]', misplaced)
-  return { token, authorize, allowEvict, path: path.replace(/\/$/, ''), prefix, jobs, title, origins }
+  const record = recordIn(options.record)
+  return { token, authorize, allowEvict, path: path.replace(/\/$/, ''), prefix, jobs, title, origins, record }
 }
+
+function recordIn(record: DashboardOptions['record']): RecordSettings | undefined {
+  if (record === undefined || record === false) return undefined
+  const options = record === true ? {} : record
+  if (typeof options !== 'object' || options === null)
+    throw expected('record', 'a boolean, or an object such as { keep: "24h", file: "history.db" }', record)
+  checkOptions(options, RECORD_NAMES)
+  const { keep = '24h', file } = options
+  if (file !== undefined && (typeof file !== 'string' || file === ''))
+    throw expected('record.file', 'the path of a file', file)
+  return { keepMs: parseDuration('record.keep', keep, KEEP_RANGE), file }
+}
+
+const KEEP_RANGE = { leastMs: 60_000, mostMs: LONGEST_MS, endless: false }
+const RECORD_NAMES: ReadonlySet<string> = new Set(['keep', 'file'] satisfies (keyof RecordOptions)[])
 
 const NAMES: ReadonlySet<string> = new Set([
   'token',
@@ -72,6 +112,7 @@ const NAMES: ReadonlySet<string> = new Set([
   'jobs',
   'title',
   'origins',
+  'record',
 ] satisfies (keyof DashboardOptions)[])
 
 function isOrigin(text: unknown): boolean {

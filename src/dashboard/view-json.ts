@@ -14,12 +14,24 @@ export interface ViewJson {
     | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
   readonly isCut: boolean
   readonly totals: readonly Totals[]
+  readonly history: HistoryJson
+}
+
+/** What the dashboard remembers, over all keys. */
+export interface HistoryJson {
+  /** Since when it has looked, with or without gaps; `undefined` before the first look. */
+  readonly fromAt: number | undefined
+  /** How many holds were seen to expire, and how many were evicted here. The view of losses lists them. */
+  readonly expired: number
+  readonly evicted: number
 }
 
 export interface SiteJson {
   readonly title: string
   readonly allowEvict: boolean
   readonly hasJobs: boolean
+  /** How far the history goes back where the dashboard records, in milliseconds. */
+  readonly recordMs: number | undefined
 }
 
 /** One page of the list of keys, or of elections. */
@@ -36,6 +48,14 @@ export interface ContentionJson {
     readonly mostWaiting: number
     readonly handOvers: number
   })[]
+}
+
+/** One page of the holds that expired or were evicted, newest first. */
+export interface LossesJson {
+  readonly matching: number
+  readonly page: number
+  readonly pages: number
+  readonly rows: readonly (HoldJson & { readonly key: string; readonly untilAt: number })[]
 }
 
 export interface RowJson {
@@ -63,6 +83,8 @@ export interface KeyJson extends ElectionJson {
   readonly queue: readonly WaiterJson[]
   readonly holds: readonly HoldJson[]
   readonly samples: readonly SampleJson[]
+  /** The stretches of time in which the dashboard looked, oldest first. */
+  readonly watched: readonly (readonly [fromAt: number, untilAt: number])[]
 }
 
 export interface HolderJson {
@@ -72,6 +94,10 @@ export interface HolderJson {
   readonly state: 'held' | 'offered' | 'leaving'
   readonly heldMs: number
   readonly remainingMs: number
+  /** The most time left that was seen: about the ttl. */
+  readonly ttlMs: number | undefined
+  /** Whether renewals do not come. */
+  readonly isLate: boolean
   /** What a leader publishes. */
   readonly value: string | undefined
   readonly owner: OwnerJson
@@ -92,6 +118,8 @@ export interface HoldJson {
   readonly untilAt: number | undefined
   readonly end: 'released' | 'expired' | 'unclear' | 'evicted' | undefined
   readonly reason: string | undefined
+  readonly ttlMs: number | undefined
+  readonly renewedAt: number | undefined
   readonly owner: OwnerJson
 }
 

@@ -1,21 +1,17 @@
-import { shortened } from '../base/text.ts'
-import type { InspectedHolder, InspectedRoom, InspectedWaiter, Owner } from '../index.ts'
+import type { InspectedRoom, Owner } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
-import type { HoldRecord, KeyHistory, KeySample } from '../room-watch/room-history.ts'
+import type { KeyHistory, KeySample } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
-import { electionsIn, LEADER_MARK, modeOf } from '../room-watch/ticket-facts.ts'
-
+import { electionsIn, isMarkOf } from '../room-watch/ticket-facts.ts'
+import { holderJson, holdJson, ownerText, waiterJson } from './ticket-json.ts'
 import type {
   ContentionJson,
-  HolderJson,
-  HoldJson,
   KeyJson,
   KeysJson,
-  OwnerJson,
+  LossesJson,
   RowJson,
   SampleJson,
   ViewJson,
-  WaiterJson,
 } from './view-json.ts'
 
 /**
@@ -32,6 +28,12 @@ export type ViewRequest =
     }
   | { readonly view: 'key'; readonly key: string }
   | { readonly view: 'contention' }
+  | {
+      readonly view: 'losses'
+      readonly search: string
+      readonly show: 'all' | 'expired' | 'evicted'
+      readonly page: number
+    }
 
 export type SortName = 'key' | 'waiting' | 'wait' | 'holding' | 'held' | 'left'
 
@@ -42,7 +44,7 @@ export function isSortName(name: string): name is SortName {
 export function viewOf(
   watch: RoomWatch,
   request: ViewRequest,
-): SharedJson & (KeysJson | KeyJson | ContentionJson) {
+): SharedJson & (KeysJson | KeyJson | ContentionJson | LossesJson) {
   switch (request.view) {
     case 'keys':
       return { ...sharedView(watch), ...keysView(watch, request) }
@@ -50,6 +52,8 @@ export function viewOf(
       return { ...sharedView(watch), ...keyView(watch, request.key) }
     case 'contention':
       return { ...sharedView(watch), rows: contentionRows(watch) }
+    case 'losses':
+      return { ...sharedView(watch), ...lossesView(watch, request) }
     default:
       return request satisfies never
   }
@@ -58,7 +62,8 @@ export function viewOf(
 type SharedJson = Omit<ViewJson, 'site'>
 
 /** What every page shows above its own content. */
-export function sharedView({ snapshot, totals }: RoomWatch): SharedJson {
+export function sharedView({ snapshot, totals, losses, watched }: RoomWatch): SharedJson {
+  const expired = losses.filter(({ hold }) => hold.end === 'expired').length
   const { at, store, isCut } = snapshot
   return {
     at,
@@ -66,6 +71,7 @@ export function sharedView({ snapshot, totals }: RoomWatch): SharedJson {
     store,
     isCut,
     totals: totals.slice(-TREND_LOOKS),
+    history: { fromAt: watched[0]?.fromAt, expired, evicted: losses.length - expired },
   }
 }
 
@@ -86,18 +92,40 @@ function keysView(
   })
   const byRank = SORTS[sort]
   if (byRank !== undefined) matching.sort((one, other) => byRank(other) - byRank(one))
+  return onePage(matching, page, (room) => ({
+    ...rowJson(watch, room),
+    isElection: elections.has(room.key),
+    watchers: elections.get(room.key) ?? 0,
+  }))
+}
+
+function lossesView(
+  { losses }: RoomWatch,
+  { search, show, page }: Extract<ViewRequest, { view: 'losses' }>,
+): LossesJson {
+  const wanted = search.toLowerCase()
+  const matching = losses.filter(
+    ({ key, hold }) =>
+      (show === 'all' || hold.end === show) &&
+      (wanted === '' ||
+        key.toLowerCase().includes(wanted) ||
+        ownerText(hold.owner).toLowerCase().includes(wanted)),
+  )
+  return onePage(matching.reverse(), page, ({ key, hold }) => {
+    const { untilAt = hold.fromAt } = hold
+    return { key, ...holdJson(hold, ROW_TEXT), untilAt }
+  })
+}
+
+function onePage<T, R>(
+  matching: readonly T[],
+  page: number,
+  rowOf: (each: T) => R,
+): { matching: number; page: number; pages: number; rows: readonly R[] } {
   const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
   const shown = Math.min(page, pages - 1)
-  return {
-    matching: matching.length,
-    page: shown,
-    pages,
-    rows: matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map((room) => ({
-      ...rowJson(watch, room),
-      isElection: elections.has(room.key),
-      watchers: elections.get(room.key) ?? 0,
-    })),
-  }
+  const rows = matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map(rowOf)
+  return { matching: matching.length, page: shown, pages, rows }
 }
 
 function rowJson(watch: RoomWatch, room: InspectedRoom): RowJson {
@@ -107,7 +135,9 @@ function rowJson(watch: RoomWatch, room: InspectedRoom): RowJson {
     waiting: room.queue.length,
     closedMs: room.closedMs,
     longestWaitMs: longestWaitMs(room),
-    holders: room.holders.slice(0, ROW_HOLDERS).map((holder) => holderJson(holder, ROW_TEXT)),
+    holders: room.holders
+      .slice(0, ROW_HOLDERS)
+      .map((holder) => holderJson(holder, { longest: ROW_TEXT, ttlMs: watch.ttlOf(holder.id) })),
     trend: watch.historyOf(room.key)?.samples.slice(-TREND_SAMPLES).map(sampleJson) ?? [],
   }
 }
@@ -134,10 +164,13 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
     closedMs,
     holding: holders.length,
     waiting: queue.length,
-    holders: holders.slice(0, KEY_TICKETS).map((holder) => holderJson(holder, KEY_TEXT)),
+    holders: holders
+      .slice(0, KEY_TICKETS)
+      .map((holder) => holderJson(holder, { longest: KEY_TEXT, ttlMs: watch.ttlOf(holder.id) })),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
-    holds: holds.map(holdJson),
-    samples: samples.map(sampleJson),
+    holds: holds.slice(-KEY_HOLDS).map((hold) => holdJson(hold, ROW_TEXT)),
+    samples: samples.slice(-KEY_HOLDS).map(sampleJson),
+    watched: watch.watched.slice(-KEY_HOLDS).map(({ fromAt, untilAt }) => [fromAt, untilAt]),
   }
 }
 
@@ -167,10 +200,6 @@ function knownElections(rooms: readonly InspectedRoom[]): ReadonlyMap<string, nu
 
 const electionsOf = new WeakMap<readonly InspectedRoom[], ReadonlyMap<string, number>>()
 
-function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean {
-  return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
-}
-
 /** Whether an owner in the room contains the text. Most rooms have the same few owners, so each owner is parsed once. */
 function ownedBy(wanted: string): (room: InspectedRoom) => boolean {
   const known = new Map<Owner, boolean>()
@@ -182,56 +211,8 @@ function ownedBy(wanted: string): (room: InspectedRoom) => boolean {
   return ({ holders, queue }) => holders.some(isWanted) || queue.some(isWanted)
 }
 
-function ownerText({ host, pid, label, text }: Owner): string {
-  return text ?? `${host ?? '?'}:${pid ?? '?'} ${label ?? ''}`
-}
-
-function holderJson(holder: InspectedHolder, longest: number): HolderJson {
-  const { id, fence, state, heldMs, remainingMs, owner } = holder
-  return {
-    id,
-    fence: String(fence),
-    mode: modeOf(holder),
-    state,
-    heldMs,
-    remainingMs,
-    value: cut(owner.value, longest),
-    owner: ownerJson(owner, longest),
-  }
-}
-
-function waiterJson(waiter: InspectedWaiter, longest: number): WaiterJson {
-  const { id, waitedMs, owner } = waiter
-  return { id, mode: modeOf(waiter), waitedMs, owner: ownerJson(owner, longest) }
-}
-
-function holdJson(hold: HoldRecord): HoldJson {
-  const { id, fence, fromAt, untilAt, end, reason } = hold
-  return {
-    id,
-    fence: String(fence),
-    mode: modeOf(hold),
-    fromAt,
-    untilAt,
-    end,
-    reason,
-    owner: ownerJson(hold.owner, ROW_TEXT),
-  }
-}
-
 function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
   return [at, holding, waiting]
-}
-
-function ownerJson(owner: Owner, longest: number): OwnerJson {
-  const { host, pid, label, text } = owner
-  if (text !== undefined || host === undefined || pid === undefined)
-    return { text: cut(ownerText(owner), longest) }
-  return { host: cut(host, longest), pid, label: cut(label, longest) }
-}
-
-function cut(text: string | undefined, longest: number): string | undefined {
-  return text === undefined ? undefined : shortened(text, longest)
 }
 
 const PAGE_ROWS = 100
@@ -240,5 +221,6 @@ const ROW_HOLDERS = 3
 const ROW_TEXT = 200
 const KEY_TICKETS = 200
 const KEY_TEXT = 2000
+const KEY_HOLDS = 200
 const TREND_LOOKS = 120
 const TREND_SAMPLES = 60

@@ -1,6 +1,6 @@
-import type { KeyHistory } from './room-history.ts'
+import type { KeyHistory } from './hold-record.ts'
 import type { RoomWatch } from './room-watch.ts'
-import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
+import { electionsIn, isMarkOf } from './ticket-facts.ts'
 
 /** The queue of a key over the last minute, or over its known history where that is shorter. */
 export interface Contention {
@@ -23,8 +23,8 @@ export function contentionIn(
   for (const { key, queue } of rooms) if (queue.length > 0) keys.add(key)
   const found: Contention[] = []
   for (const key of keys) {
-    const bare = key.endsWith(LEADER_MARK) ? key.slice(0, -LEADER_MARK.length) : key
-    const history = elections.has(bare) ? undefined : historyOf(key)
+    const isElection = elections.has(key) || isMarkOf(elections, key)
+    const history = isElection ? undefined : historyOf(key)
     const contention = history && contentionOf(history, at)
     if (contention !== undefined && contention.mostWaiting > 0) found.push({ key, ...contention })
   }

@@ -1,40 +1,7 @@
-import type { InspectedHolder, InspectedRoom, Owner } from '../index.ts'
-
-/** One ticket's hold of a key, as far as periodic looks at the store can tell. */
-export interface HoldRecord {
-  readonly id: string
-  readonly fence: bigint
-  readonly owner: Owner
-  readonly units: number
-  readonly limit: number
-  /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less `heldMs`. */
-  readonly fromAt: number
-  /** When the hold was first seen to be over; `undefined` while it lasts. */
-  readonly untilAt?: number
-  readonly end?: HoldEnd
-  /** The reason of the eviction, where it was given to {@link RoomHistory.noteEviction}. */
-  readonly reason?: string
-}
-
-/**
- * `released`: the lease had time left, so it was given back or evicted elsewhere. `expired`: the lease was not renewed and
- * its time was over. `unclear`: one of these two. `evicted`: evicted through this watch.
- */
-export type HoldEnd = 'released' | 'expired' | 'unclear' | 'evicted'
-
-/** The counts of a key from `at` until the next sample. */
-export interface KeySample {
-  readonly at: number
-  readonly holding: number
-  readonly waiting: number
-}
-
-export interface KeyHistory {
-  /** Oldest first. Holds that begin and end between two looks are not among them. */
-  readonly holds: readonly HoldRecord[]
-  /** One for each change. */
-  readonly samples: readonly KeySample[]
-}
+import type { InspectedHolder, InspectedRoom } from '../index.ts'
+import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
+import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
+import { type WatchedTime, WatchedTimes } from './watched-times.ts'
 
 /** The sums over all keys of one look. */
 export interface Totals {
@@ -56,6 +23,23 @@ export interface HistoryLimits {
   readonly total: number
   /** How many looks `totals` goes back. */
   readonly looks: number
+  /** How many losses are kept. */
+  readonly losses: number
+  /** How far the history goes back, in milliseconds. */
+  readonly keepMs: number
+}
+
+/** Keeps a history beyond the life of this process. */
+export interface HistoryFile {
+  /** What was kept, oldest first. */
+  load(): SavedHistory
+  /** Called after a look: the holds that have begun or ended, and the present stretch of watched time. */
+  save(changed: readonly KeyHold[], watched: WatchedTime, keptSinceAt: number): void
+}
+
+export interface SavedHistory {
+  readonly holds: readonly KeyHold[]
+  readonly watched: readonly WatchedTime[]
 }
 
 /**
@@ -64,11 +48,21 @@ export interface HistoryLimits {
  */
 export class RoomHistory {
   readonly #limits: HistoryLimits
+  readonly #file: HistoryFile | undefined
   /** In the order of the keys' last change. */
-  readonly #byKey: Map<string, Recorded> = new Map()
+  readonly #byKey: Map<string, KeyRecord> = new Map()
   readonly #totals: Totals[] = []
+  /** The holds that have expired or were evicted, in the order in which that was seen. */
+  readonly #losses: KeyHold[] = []
+  readonly #watched: WatchedTimes
+  /** What the file does not know yet. */
+  readonly #unsaved: Map<HoldRecord, string> = new Map()
   #size = 0
   #rooms: ReadonlyMap<string, InspectedRoom> | undefined
+  /** The marks of the elections in the last look. A mark is counted with the election's own key. */
+  #marks: readonly string[] = []
+  /** The marks of this look, and of the one before: those may be gone. */
+  #uncounted: ReadonlySet<string> = new Set()
   /** By id, the most time left that was ever seen of each present holder: about its ttl. */
   #longestMs: ReadonlyMap<string, number> = new Map()
   /** Keys without a record have not changed since then. */
@@ -79,12 +73,25 @@ export class RoomHistory {
   /** The longest time since a room of the last look may have been read. */
   #elapsedMs = 0
 
-  constructor(limits: HistoryLimits) {
+  constructor(limits: HistoryLimits, file?: HistoryFile) {
     this.#limits = limits
+    this.#file = file
+    const { holds, watched } = file?.load() ?? { holds: [], watched: [] }
+    this.#watched = new WatchedTimes(watched)
+    for (const { key, hold } of holds) this.#restore(key, hold)
+    this.#forget()
   }
 
   get totals(): readonly Totals[] {
     return this.#totals
+  }
+
+  get losses(): readonly KeyHold[] {
+    return this.#losses
+  }
+
+  get watched(): readonly WatchedTime[] {
+    return this.#watched.all
   }
 
   /** The keys that were seen to change and are not forgotten. */
@@ -98,6 +105,11 @@ export class RoomHistory {
     return this.#byKey.get(key) ?? (room && this.#begun(room))
   }
 
+  /** The most time left that was ever seen of a present holder: about its ttl. */
+  ttlOf(id: string): number | undefined {
+    return this.#longestMs.get(id)
+  }
+
   /** Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. */
   look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs }: { at: number; begunMs: number }): void {
     const before = this.#rooms
@@ -105,29 +117,44 @@ export class RoomHistory {
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
     const longestMs = new Map<string, number>()
-    let [holding, waiting, begun, expired] = [0, 0, 0, 0]
+    const marks = Array.from(electionsIn([...rooms.values()]).keys(), (key) => `${key}${LEADER_MARK}`)
+    this.#uncounted = new Set([...this.#marks, ...marks])
+    this.#marks = marks
+    let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]
     for (const [key, room] of rooms) {
       for (const { id, remainingMs } of room.holders) {
         longestMs.set(id, Math.max(remainingMs, this.#longestMs.get(id) ?? 0))
       }
+      // At the first look, no hold has begun just now.
+      const changes = before === undefined ? NO_CHANGES : this.#compare(key, before.get(key), room, at)
+      if (this.#uncounted.has(key)) continue
+      keys += 1
       holding += room.holders.length
       waiting += room.queue.length
-      // At the first look, no hold has begun just now.
-      if (before === undefined) continue
-      const changes = this.#compare(key, before.get(key), room, at)
       begun += changes.begun
       expired += changes.expired
     }
     for (const [key, room] of before ?? []) {
-      if (!rooms.has(key)) expired += this.#compare(key, room, undefined, at).expired
+      if (rooms.has(key)) continue
+      const changes = this.#compare(key, room, undefined, at)
+      if (!this.#uncounted.has(key)) expired += changes.expired
     }
-    this.#totals.push({ at, keys: rooms.size, holding, waiting, begun, expired })
+    this.#totals.push({ at, keys, holding, waiting, begun, expired })
     if (this.#totals.length > this.#limits.looks) this.#totals.shift()
-    if (before === undefined) this.#calmSinceAt = at
+    if (before === undefined) this.#resume(rooms, at)
     this.#rooms = rooms
     this.#longestMs = longestMs
     this.#lookedAt = at
     this.#forget()
+    const keptSinceAt = this.#dropOld(at)
+    const watched = this.#watched.look(at)
+    if (this.#file === undefined) return
+    this.#file.save(
+      Array.from(this.#unsaved, ([hold, key]) => ({ key, hold })),
+      watched,
+      keptSinceAt,
+    )
+    this.#unsaved.clear()
   }
 
   /** The store does not say why a ticket is gone. An eviction from here is noted, before or after a look misses the ticket. */
@@ -136,7 +163,7 @@ export class RoomHistory {
     for (const hold of this.#record(key, this.#rooms?.get(key)).holds) {
       if (!ids.includes(hold.id)) continue
       const { untilAt = at } = hold
-      Object.assign(hold, { untilAt, end: 'evicted', reason } satisfies Partial<HoldRecord>)
+      this.#end(key, hold, { untilAt, end: 'evicted', reason })
     }
     this.#forget()
   }
@@ -157,40 +184,90 @@ export class RoomHistory {
     // In most rooms nothing has changed but the time left.
     if (isSame) return NO_CHANGES
     const begun = without(holders, known)
-    const recorded = this.#record(key, before)
-    const sizeBefore = recorded.size
-    const untilAt = begun.reduce((earliest, { heldMs }) => Math.min(earliest, at - heldMs), at)
-    const ends = without(known, holders).map((holder) =>
-      recorded.end(holder.id, { untilAt: Math.max(this.#lookedAt, untilAt), end: this.#endOf(holder) }),
-    )
-    for (const holder of begun) recorded.begin(holder, at)
-    recorded.sample({ at, holding: holders.length, waiting })
-    this.#size += recorded.size - sizeBefore
+    const record = this.#record(key, before)
+    const sizeBefore = record.size
+    record.dropBefore(at - this.#limits.keepMs)
+    const earliestAt = begun.reduce((earliest, { heldMs }) => Math.min(earliest, at - heldMs), at)
+    const untilAt = Math.max(this.#lookedAt, earliestAt)
+    const ends = without(known, holders).map((holder) => {
+      const ending = { ...this.#endOf(holder), untilAt }
+      const hold = record.find(holder.id)
+      if (hold !== undefined && hold.end === undefined) this.#end(key, hold, ending)
+      return hold?.end ?? ending.end
+    })
+    for (const holder of begun) this.#note(key, record.begin(holder, at))
+    record.sample({ at, holding: holders.length, waiting })
+    this.#size += record.size - sizeBefore
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
-  #endOf({ id, state, remainingMs }: InspectedHolder): HoldEnd {
-    if (state === 'leaving' || remainingMs > this.#elapsedMs) return 'released'
+  #endOf({ id, state, remainingMs }: InspectedHolder): Omit<HoldEnding, 'untilAt'> {
+    const ttlMs = this.#longestMs.get(id) ?? remainingMs
+    const facts = { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) }
+    if (state === 'leaving' || remainingMs > this.#elapsedMs) return { ...facts, end: 'released' }
     // A living holder renews long before half of its ttl is over.
-    return remainingMs < (this.#longestMs.get(id) ?? 0) / 2 ? 'expired' : 'unclear'
+    return { ...facts, end: remainingMs < ttlMs / 2 ? 'expired' : 'unclear' }
+  }
+
+  #end(key: string, hold: HoldRecord, ending: HoldEnding): void {
+    const wasLost = isLost(hold)
+    Object.assign(hold, ending)
+    this.#note(key, hold)
+    if (isLost(hold) && !wasLost && !this.#uncounted.has(key)) this.#losses.push({ key, hold })
+    if (this.#losses.length > this.#limits.losses) this.#losses.shift()
+  }
+
+  #note(key: string, hold: HoldRecord | undefined): void {
+    if (this.#file !== undefined && hold !== undefined) this.#unsaved.set(hold, key)
   }
 
   /** The record of a key that changes now, moved to the end of the order. `before`: the room before the change. */
-  #record(key: string, before: InspectedRoom | undefined): Recorded {
+  #record(key: string, before: InspectedRoom | undefined): KeyRecord {
     const known = this.#byKey.get(key)
-    const recorded = known ?? (before && this.#begun(before)) ?? new Recorded(this.#limits.entries)
+    const record = known ?? (before && this.#begun(before)) ?? new KeyRecord(this.#limits.entries)
     this.#byKey.delete(key)
-    this.#byKey.set(key, recorded)
-    if (known === undefined) this.#size += recorded.size
-    return recorded
+    this.#byKey.set(key, record)
+    if (known !== undefined) return record
+    this.#size += record.size
+    for (const hold of record.holds) this.#note(key, hold)
+    return record
   }
 
   /** A new record of a room that has not changed for as long as looks can tell. */
-  #begun({ holders, queue }: InspectedRoom): Recorded {
-    const recorded = new Recorded(this.#limits.entries)
-    for (const holder of holders) recorded.begin(holder, this.#lookedAt)
-    recorded.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
-    return recorded
+  #begun({ holders, queue }: InspectedRoom): KeyRecord {
+    const record = new KeyRecord(this.#limits.entries)
+    for (const holder of holders) record.begin(holder, this.#lookedAt)
+    record.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
+    return record
+  }
+
+  #restore(key: string, hold: HoldRecord): void {
+    const known = this.#byKey.get(key)
+    const sizeBefore = known?.size ?? 0
+    const record = known ?? new KeyRecord(this.#limits.entries)
+    record.restore(hold)
+    this.#byKey.delete(key)
+    this.#byKey.set(key, record)
+    this.#size += record.size - sizeBefore
+    if (isLost(hold)) this.#losses.push({ key, hold })
+  }
+
+  /** The first look. The records that were there before it are of an earlier run. */
+  #resume(rooms: ReadonlyMap<string, InspectedRoom>, at: number): void {
+    this.#calmSinceAt = at
+    for (const [key, record] of [...this.#byKey]) {
+      const { holders = [], queue = [] } = rooms.get(key) ?? {}
+      const present = new Set(holders.map(({ id }) => id))
+      for (const hold of record.holds) {
+        // Nobody saw its end.
+        const isGone = hold.end === undefined && !present.has(hold.id)
+        if (isGone) this.#end(key, hold, { untilAt: at, end: 'unclear' })
+      }
+      const sizeBefore = record.size
+      for (const holder of holders) this.#note(key, record.begin(holder, at))
+      record.sample({ at, holding: holders.length, waiting: queue.length })
+      this.#size += record.size - sizeBefore
+    }
   }
 
   #forget(): void {
@@ -202,6 +279,25 @@ export class RoomHistory {
       this.#calmSinceAt = this.#lookedAt
     }
   }
+
+  /** Returns since when the history is kept. */
+  #dropOld(at: number): number {
+    const sinceAt = at - this.#limits.keepMs
+    while ((this.#losses[0]?.hold.untilAt ?? at) < sinceAt) this.#losses.shift()
+    this.#watched.dropBefore(sinceAt)
+    for (const [key, record] of this.#byKey) {
+      // The keys that come now have changed later.
+      if ((record.samples.at(-1)?.at ?? 0) >= sinceAt) break
+      this.#byKey.delete(key)
+      this.#size -= record.size
+      this.#calmSinceAt = Math.max(this.#calmSinceAt, sinceAt)
+    }
+    return sinceAt
+  }
+}
+
+function isLost({ end }: HoldRecord): boolean {
+  return end === 'expired' || end === 'evicted'
 }
 
 interface Changes {
@@ -217,38 +313,4 @@ function without(
 ): readonly InspectedHolder[] {
   const ids = new Set(others.map(({ id }) => id))
   return some.filter(({ id }) => !ids.has(id))
-}
-
-/** The history of one key. */
-class Recorded implements KeyHistory {
-  readonly holds: HoldRecord[] = []
-  readonly samples: KeySample[] = []
-  readonly #most: number
-
-  constructor(most: number) {
-    this.#most = most
-  }
-
-  get size(): number {
-    return this.holds.length + this.samples.length
-  }
-
-  begin({ id, fence, owner, units, limit, heldMs }: InspectedHolder, at: number): void {
-    // The hold is known: an earlier look missed it, and it is still there.
-    if (this.holds.some((hold) => hold.id === id)) return
-    this.holds.push({ id, fence, owner, units, limit, fromAt: at - heldMs })
-    if (this.holds.length > this.#most) this.holds.shift()
-  }
-
-  end(id: string, { untilAt, end }: { untilAt: number; end: HoldEnd }): HoldEnd {
-    const hold = this.holds.find((each) => each.id === id)
-    if (hold === undefined) return end
-    if (hold.end === undefined) Object.assign(hold, { untilAt, end } satisfies Partial<HoldRecord>)
-    return hold.end ?? end
-  }
-
-  sample(sample: KeySample): void {
-    this.samples.push(sample)
-    if (this.samples.length > this.#most) this.samples.shift()
-  }
 }

@@ -1,7 +1,9 @@
 import { messageOf } from '../base/thrown.ts'
 import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
-import { type HistoryLimits, type KeyHistory, RoomHistory, type Totals } from './room-history.ts'
+import type { KeyHistory, KeyHold } from './hold-record.ts'
+import { type HistoryFile, type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
+import type { WatchedTime } from './watched-times.ts'
 
 export interface WatchOptions {
   /** Only keys that begin with it. Default: all keys. */
@@ -11,6 +13,8 @@ export interface WatchOptions {
   /** How many rooms a look reads at most. Default: 50,000. */
   readonly maxRooms?: number
   readonly history?: Partial<HistoryLimits>
+  /** Keeps the history beyond the life of this process. */
+  readonly file?: HistoryFile | undefined
   /** Whether the watch keeps the process alive. Default: false. */
   readonly keepAlive?: boolean
   /** Called after every look, and when the store is away or does not answer. */
@@ -39,6 +43,12 @@ export interface RoomWatch {
   /** The sums of every look, oldest first. */
   readonly totals: readonly Totals[]
   historyOf(key: string): KeyHistory | undefined
+  /** The holds that were seen to expire or were evicted here, oldest first. */
+  readonly losses: readonly KeyHold[]
+  /** When somebody looked, oldest first. */
+  readonly watched: readonly WatchedTime[]
+  /** The most time left that was seen of a present holder: about its ttl. `undefined` for a ticket that is not there. */
+  ttlOf(id: string): number | undefined
   /** The remembered keys that were seen to change, also those that are free by now. */
   readonly changed: Iterable<string>
   /** Tells the history why these tickets are gone. */
@@ -71,7 +81,7 @@ class Watch implements RoomWatch {
   constructor(locks: Pick<Locks, 'inspect'>, options: WatchOptions) {
     this.#locks = locks
     this.#options = options
-    this.#history = new RoomHistory({ ...LIMITS, ...options.history })
+    this.#history = new RoomHistory({ ...LIMITS, ...options.history }, options.file)
   }
 
   get totals(): readonly Totals[] {
@@ -80,6 +90,18 @@ class Watch implements RoomWatch {
 
   historyOf(key: string): KeyHistory | undefined {
     return this.#history.of(key)
+  }
+
+  get losses(): readonly KeyHold[] {
+    return this.#history.losses
+  }
+
+  get watched(): readonly WatchedTime[] {
+    return this.#history.watched
+  }
+
+  ttlOf(id: string): number | undefined {
+    return this.#history.ttlOf(id)
   }
 
   get changed(): Iterable<string> {
@@ -182,7 +204,14 @@ class Watch implements RoomWatch {
 }
 
 /** Together these need some 30 MB at most. */
-const LIMITS: HistoryLimits = { keys: 20_000, entries: 60, total: 100_000, looks: 300 }
+const LIMITS: HistoryLimits = {
+  keys: 20_000,
+  entries: 60,
+  total: 100_000,
+  looks: 300,
+  losses: 10_000,
+  keepMs: 24 * 3_600_000,
+}
 const PAGE_SIZE = 500
 const SILENT_MS = 3000
 const AWAY_PAUSE_MS = 1000

@@ -50,16 +50,45 @@ const SHOWN_OF_LONGER = 1000
 
 /**
  * The keys that are elections, each with its number of watchers. Besides the key itself, a leader holds a mark named after it
- * (`LEADER_MARK`). Watchers of the election wait on the mark as readers.
+ * (`LEADER_MARK`). Watchers of the election wait on the mark as readers. A key of a user may end like a mark, too: it counts as
+ * one only where the same process holds the key that it would belong to.
  */
 export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string, number> {
   const watchers = new Map<string, number>()
-  for (const { key, holders, queue } of rooms) {
-    if (!key.endsWith(LEADER_MARK)) continue
-    const isLed = [...holders, ...queue].some(({ limit }) => limit === 1)
-    if (isLed) watchers.set(key.slice(0, -LEADER_MARK.length), queue.length)
+  const marks = rooms.filter(({ key }) => key.endsWith(LEADER_MARK))
+  if (marks.length === 0) return watchers
+  const byKey = new Map(rooms.map((room) => [room.key, room]))
+  for (const { key, holders, queue } of marks) {
+    const bare = key.slice(0, -LEADER_MARK.length)
+    const leaders = byKey.get(bare)?.holders.filter(({ limit }) => limit === 1) ?? []
+    const isLed = [...holders, ...queue].some(
+      ({ limit, owner }) => limit === 1 && leaders.some((leader) => isSameProcess(leader.owner, owner)),
+    )
+    if (isLed) watchers.set(bare, queue.length)
   }
   return watchers
+}
+
+/** Whether the key is the mark of an election, which is part of the election's row. */
+export function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean {
+  return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
+}
+
+function isSameProcess(one: Owner, other: Owner): boolean {
+  return (
+    one.host === other.host && one.pid === other.pid && one.label === other.label && one.text === other.text
+  )
+}
+
+/**
+ * Whether a holder is late with its renewal. A living holder renews at about a third of its ttl, and repeats a renewal that
+ * gets no answer, so less than half of the ttl is left only if none has arrived. `ttlMs`: the most time left that was seen.
+ */
+export function isLate(
+  { state, remainingMs }: Pick<InspectedHolder, 'state' | 'remainingMs'>,
+  ttlMs: number | undefined,
+): boolean {
+  return state === 'held' && ttlMs !== undefined && remainingMs < ttlMs / 2
 }
 
 export const LEADER_MARK = '#leader'

@@ -8,6 +8,7 @@ import { connect, type Locks } from '../../src/index.ts'
 import { openJobs } from '../../src/jobs/index.ts'
 import { freePort } from '../servers/free-port.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
 import { type HoldfastProcess, Shell } from './holdfast-process.ts'
 import { openSqlite, type TestStore } from './stores.ts'
 
@@ -50,6 +51,22 @@ test('dashboard shows holders and waiters, read-only, until Ctrl-C', async () =>
   program.signal('SIGINT')
   expect([await program.exit, program.stderr]).toEqual([0, ''])
   await stream.body?.cancel().catch(() => {})
+})
+
+test('dashboard --record-file keeps the history also while no page is open', async () => {
+  const file = join(folder, 'history.db')
+  const first = await start('--record-file', file, '--record-keep', '2h')
+  const lease = await locks.acquire('job:1', { ttl: '8s', renew: false })
+  await until('it is lost', () => lease.state === 'lost')
+  const history = async (url: URL): Promise<{ expired: number }> =>
+    ((await (await fetch(new URL('api/view', url))).json()) as { history: { expired: number } }).history
+  await until('the loss is seen', async () => (await history(first.url)).expired === 1)
+  first.program.signal('SIGTERM')
+  expect([await first.program.exit, first.program.stderr]).toEqual([0, ''])
+  const second = await start('--record-file', file)
+  expect(await history(second.url)).toMatchObject({ expired: 1 })
+  const refused = await shell.run(['dashboard', '--record-keep', '5s'])
+  expect(refused.code).toBe(64)
 })
 
 test('dashboard prints its address in a terminal, and with --allow-evict makes a token', async () => {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
 import { createLocks, type InspectedHolder, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
-import { RoomHistory } from '../../src/room-watch/room-history.ts'
+import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
 import {
   type RoomWatch,
   type Snapshot,
@@ -13,6 +13,11 @@ import {
 import { electionsIn } from '../../src/room-watch/ticket-facts.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { until } from '../servers/until.ts'
+
+const UNLIMITED: HistoryLimits = {
+  ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000 },
+  keepMs: 3_600_000,
+}
 
 let store: Store
 let locks: Locks
@@ -84,8 +89,69 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
   expect([sum('begun'), sum('expired')]).toEqual([3, 1])
 })
 
+test('a loss is kept with its key, its ttl and its last renewal, and an election counts once', () => {
+  const history = new RoomHistory(UNLIMITED)
+  const at = Date.now()
+  const room = (key: string, remainingMs: number): InspectedRoom => ({
+    ...{ key, queue: [], closedMs: 0 },
+    holders: [{ ...HOLDER, id: key, remainingMs }],
+  })
+  const look = (seconds: number, rooms: readonly InspectedRoom[]) =>
+    history.look(new Map(rooms.map((each) => [each.key, each])), {
+      at: at + seconds * 1000,
+      begunMs: performance.now() - 10,
+    })
+  look(0, [room('mailer', 29_000), room('mailer#leader', 29_000), room('calm#leader', 5000)])
+  look(1, [room('mailer', 30_000), room('mailer#leader', 30_000), room('calm#leader', 2000)])
+  expect(history.totals.at(-1)).toMatchObject({ keys: 2, holding: 2 })
+  look(30, [room('mailer', 1000), room('mailer#leader', 1000)])
+  look(32, [])
+  expect(history.losses).toMatchObject([
+    { key: 'calm#leader', hold: { end: 'expired', ttlMs: 5000 } },
+    { key: 'mailer', hold: { end: 'expired', ttlMs: 30_000, renewedAt: at + 1000, untilAt: at + 32_000 } },
+  ])
+  expect(history.totals.map(({ expired }) => expired)).toEqual([0, 0, 1, 1])
+})
+
+test('an eviction is a loss, once, also when a look has missed the ticket before', () => {
+  const history = new RoomHistory(UNLIMITED)
+  const holder = { ...HOLDER, id: 'a', remainingMs: 30_000 }
+  history.look(new Map([['k', roomWith(holder)]]), { at: 1000, begunMs: performance.now() })
+  history.look(new Map(), { at: 2000, begunMs: performance.now() })
+  expect(history.losses).toEqual([])
+  for (const at of [2100, 2200]) history.noteEviction('k', ['a'], { reason: 'stuck', at })
+  expect(history.losses).toMatchObject([
+    { key: 'k', hold: { end: 'evicted', reason: 'stuck', untilAt: 2000 } },
+  ])
+})
+
+test('what is older than the history goes back is forgotten, and times without a look are known', () => {
+  const history = new RoomHistory({ ...UNLIMITED, keepMs: 60_000 })
+  const look = (seconds: number, ...ids: readonly string[]) =>
+    history.look(new Map(ids.map((id) => [id, roomWith({ ...HOLDER, id, remainingMs: 10 })])), {
+      at: seconds * 1000,
+      begunMs: performance.now(),
+    })
+  look(100, 'a')
+  look(101, 'b')
+  look(110)
+  look(140, 'c')
+  look(141, 'c')
+  expect(history.watched).toEqual([
+    { fromAt: 100_000, untilAt: 110_000 },
+    { fromAt: 140_000, untilAt: 141_000 },
+  ])
+  expect([...history.changed]).toEqual(['a', 'b', 'c'])
+  look(165, 'c')
+  expect([...history.changed]).toEqual(['b', 'c'])
+  look(171, 'c')
+  expect([...history.changed]).toEqual(['c'])
+  expect(history.watched.map(({ fromAt }) => fromAt)).toEqual([140_000, 165_000])
+  expect(history.of('c')?.holds).toMatchObject([{ id: 'c' }])
+})
+
 test('an end is not taken for a release where the time may have run down while the looks took long', () => {
-  const history = new RoomHistory({ keys: 10, entries: 10, total: 100, looks: 10 })
+  const history = new RoomHistory({ ...UNLIMITED, keys: 10 })
   const holder = { id: 'a', units: 1, limit: 1, fence: 1n, owner: {}, heldMs: 0, state: 'held' } as const
   const seen = (remainingMs: number) => new Map([['k', roomWith({ ...holder, remainingMs })]])
   const at = Date.now()
@@ -96,6 +162,10 @@ test('an end is not taken for a release where the time may have run down while t
   history.look(new Map(), { at: at + 501, begunMs: now })
   expect(history.of('k')?.holds).toMatchObject([{ id: 'a', end: 'unclear' }])
 })
+
+const HOLDER: Omit<InspectedHolder, 'id' | 'remainingMs'> = {
+  ...{ units: 1, limit: 1, fence: 1n, owner: { host: 'h', pid: 1 }, heldMs: 0, state: 'held' },
+}
 
 function roomWith(holder: InspectedHolder): InspectedRoom {
   return { key: 'k', holders: [holder], queue: [], closedMs: 0 }
@@ -139,7 +209,7 @@ describe('the history', () => {
     new Map(
       Object.entries(held).map(([key, each]) => [key, { key, holders: [each], queue: [], closedMs: 0 }]),
     )
-  const limits = { keys: 3, entries: 4, total: 1000, looks: 10 }
+  const limits = { ...UNLIMITED, keys: 3, entries: 4 }
 
   test('of those that change is not pushed out by those that do not, however many', () => {
     const history = new RoomHistory(limits)
@@ -209,7 +279,7 @@ describe('contention', () => {
     looks: readonly Readonly<Record<string, Omit<InspectedRoom, 'key'>>>[],
     most = 20,
   ) => {
-    const history = new RoomHistory({ keys: 100, entries: 100, total: 1000, looks: 100 })
+    const history = new RoomHistory(UNLIMITED)
     let rooms: readonly InspectedRoom[] = []
     const at = (look: number) => 1_000_000 + look * 10_000
     for (const [look, held] of looks.entries()) {
@@ -342,6 +412,17 @@ test('it ends by itself when the locks are closed', async () => {
   watched.lookNow()
   await new Promise(setImmediate)
   expect(asked).toBe(before + 1)
+})
+
+test('a key that ends like the mark of a leader, and is none, is a key like any other', async () => {
+  const [other, mark] = ['job', 'job#leader'].map((key, pid) => ({
+    ...{ key, queue: [], closedMs: 0 },
+    holders: [{ ...HOLDER, id: key, remainingMs: 1000, owner: { host: 'h', pid } }],
+  }))
+  if (other === undefined || mark === undefined) throw new Error('Expected two rooms, got fewer.')
+  expect([...electionsIn([mark])]).toEqual([])
+  expect([...electionsIn([other, mark])]).toEqual([])
+  expect([...electionsIn([{ ...other, holders: mark.holders }, mark])]).toEqual([['job', 0]])
 })
 
 test('elections are told from other keys by the mark of their leader', async () => {

@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
 import { isLoopback } from '../../base/loopback.ts'
-import { createDashboard } from '../../dashboard/index.ts'
+import { createDashboard, type RecordOptions } from '../../dashboard/index.ts'
 import { isHoldfastError } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
@@ -29,6 +29,7 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
     token: token?.text,
     allowEvict: given.flag('allow-evict'),
     prefix: given.text('prefix'),
+    record: recordIn(given),
     title: given.text('title') ?? `Locks in ${scheme}`,
     jobs,
   })
@@ -46,6 +47,12 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
     server.closeAllConnections()
   }
   return EXIT.ok
+}
+
+function recordIn(given: ParsedArguments): boolean | RecordOptions {
+  const keep = given.duration('record-keep', { leastMs: 60_000 })
+  const file = given.text('record-file')
+  return keep === undefined && file === undefined ? given.flag('record') : { keep, file }
 }
 
 /** `undefined` where the tables of jobs are missing, or the store's user may not read them. */

@@ -1,5 +1,5 @@
 import type { InspectedRoom } from '../../index.ts'
-import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/room-history.ts'
+import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/hold-record.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
 import { type Column, table } from '../table.ts'
 import type { Paint } from '../terminal.ts'

@@ -1,4 +1,4 @@
-import type { KeyHistory } from '../../room-watch/room-history.ts'
+import type { KeyHistory } from '../../room-watch/hold-record.ts'
 import type { Paint } from '../terminal.ts'
 import { cut, width } from '../text.ts'
 import type { TableColumns } from './columns.ts'

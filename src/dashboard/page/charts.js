@@ -51,22 +51,18 @@ export function stepwise(samples, fromAt, toAt) {
 }
 
 /**
- * A number with its title and its history as a line.
+ * A number with its title and its history as a line. It leads to what it counts.
  * @param {string} title
- * @param {{ tone?: 'warn' }} [options]
+ * @param {{ href: string, tone?: 'warn' }} options
  */
-export function statistic(title, { tone } = {}) {
+export function statistic(title, { href, tone }) {
   const number = element('strong')
   const chart = sparkline({ width: 120, height: 28 })
-  const node = element(
-    'div',
-    { class: 'statistic', 'data-tone': tone },
-    element('span', {}, title),
-    number,
-    chart.node,
-  )
+  const name = element('span', {}, title)
+  const node = element('a', { class: 'statistic', href, 'data-tone': tone }, name, number, chart.node)
   return {
     node,
+    name: (text) => setText(name, text),
     update(text, values, places) {
       setText(number, text)
       chart.update(evenly(values, places))

@@ -14,6 +14,7 @@ export const files: {
   readonly 'key-view.js': string
   readonly 'keys-view.js': string
   readonly 'leaders-view.js': string
+  readonly 'losses-view.js': string
   readonly 'main.js': string
   readonly 'picture.js': string
   readonly 'places.js': string
@@ -43,6 +44,8 @@ export const files: {
   column-gap: 14px;
   padding: 10px 16px 8px;
   min-width: 0;
+  color: inherit;
+  text-decoration: none;
 }
 
 .statistic + .statistic {
@@ -53,6 +56,10 @@ export const files: {
   grid-column: 1 / -1;
   font-size: 12px;
   color: var(--quiet);
+}
+
+.statistic:hover span {
+  text-decoration: underline;
 }
 
 .statistic strong {
@@ -147,6 +154,11 @@ meter::-moz-meter-bar {
 
 .picture .cap {
   fill: var(--danger);
+}
+
+.picture .unseen rect {
+  fill: var(--quiet);
+  opacity: 0.16;
 }
 
 .tone-0 .bar {
@@ -248,22 +260,18 @@ export function stepwise(samples, fromAt, toAt) {
 }
 
 /**
- * A number with its title and its history as a line.
+ * A number with its title and its history as a line. It leads to what it counts.
  * @param {string} title
- * @param {{ tone?: 'warn' }} [options]
+ * @param {{ href: string, tone?: 'warn' }} options
  */
-export function statistic(title, { tone } = {}) {
+export function statistic(title, { href, tone }) {
   const number = element('strong')
   const chart = sparkline({ width: 120, height: 28 })
-  const node = element(
-    'div',
-    { class: 'statistic', 'data-tone': tone },
-    element('span', {}, title),
-    number,
-    chart.node,
-  )
+  const name = element('span', {}, title)
+  const node = element('a', { class: 'statistic', href, 'data-tone': tone }, name, number, chart.node)
   return {
     node,
+    name: (text) => setText(name, text),
     update(text, values, places) {
       setText(number, text)
       chart.update(evenly(values, places))
@@ -743,6 +751,7 @@ a {
 
 nav[aria-label="Views"] {
   display: flex;
+  flex-wrap: wrap;
   gap: 4px;
 }
 
@@ -794,6 +803,11 @@ main:focus-visible {
   top: 8px;
   left: 8px;
   z-index: 1;
+}
+
+#zone {
+  font-size: 12px;
+  color: var(--quiet);
 }
 
 .pill {
@@ -904,6 +918,10 @@ i {
 }
 
 @media (max-width: 720px) {
+  nav[aria-label="Views"] a {
+    padding: 6px 8px;
+  }
+
   header,
   main {
     padding-left: 12px;
@@ -1109,11 +1127,13 @@ function facts({ key, ticket, count }) {
         <img src="icon.svg" alt="" width="24" height="24" />
         <h1 id="title">Locks</h1>
         <span id="pill" class="pill" data-state="opening">connecting</span>
+        <small id="zone" title="The zone of all times of day on this page"></small>
       </div>
       <nav aria-label="Views">
         <a href="#/keys">Keys</a>
         <a href="#/contention">Contention</a>
         <a href="#/leaders">Leaders</a>
+        <a href="#/losses">Losses</a>
         <a href="#/jobs" hidden>Jobs</a>
       </nav>
     </header>
@@ -1242,10 +1262,11 @@ const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
 `,
   'key-view.js': `import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
-import { handOverPicture } from './picture.js'
+import { reachOf, whyEnded } from './losses-view.js'
+import { handOverPicture, unseenIn } from './picture.js'
 import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
-import { age, clockTime, showSince } from './time.js'
+import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './time.js'
 /** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
 
 /** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
@@ -1269,13 +1290,18 @@ export function keyView({ place, say }) {
 
   const holderTable = section('Holders', holders, HOLDER_COLUMNS)
   const queueTable = section('Queue', queue, QUEUE_COLUMNS)
-  const holdTable = section('Holds that were seen', holds, HOLD_COLUMNS)
+  const holdTable = section('Timeline', holds, HOLD_COLUMNS)
+  const reach = element('p', { class: 'more' })
   const history = element(
     'section',
     {},
     element('div', { class: 'heading' }, element('h3', {}, 'Hand-overs'), range.node),
     picture.node,
+    reach,
   )
+  // A long queue would push all else off the screen.
+  const folded = element('details', { open: true }, element('summary'), queueTable.node)
+  let hasQueue = false
   const node = element(
     'div',
     {},
@@ -1283,8 +1309,8 @@ export function keyView({ place, say }) {
     element('div', { class: 'heading' }, strange('h2', { class: 'strange' }, key), evictAll),
     state,
     holderTable.node,
-    queueTable.node,
     history,
+    folded,
     holdTable.node,
   )
 
@@ -1302,20 +1328,39 @@ export function keyView({ place, say }) {
     })
     reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
     reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(holds, view.holds.toReversed(), ({ id }) => id, holdRow)
+    reconcile(holds, timeline(view), ({ id }) => id, timelineRow)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
     holdTable.update(view.holds.length, view.holds.length)
+    folded.hidden = view.waiting === 0
+    setText(folded.firstElementChild, \`Queue: \${counted(view.waiting, 'waiter')}\`)
+    // Decided once: afterwards it stays as the user wants it.
+    if (!hasQueue && view.waiting > 0) folded.open = view.waiting <= UNFOLDED
+    hasQueue ||= view.waiting > 0
+    setText(reach, reachOf(view))
     picture.update({ ...view, rangeMs: range.value() ?? seenMs(view) })
   }
 
   return { node, query: () => ({ view: 'key', key }), update }
 }
 
-/** How long the history is, between 30 s and an hour. */
-function seenMs({ samples, now }) {
+/** How long the history of the key is, between 30 s and a day. A present hold may have begun before it. */
+function seenMs({ samples, holds, now }) {
   const [[at] = [now]] = samples
-  return Math.min(3_600_000, Math.max(30_000, now - at))
+  const endedAt = holds.find(({ untilAt }) => untilAt !== undefined)?.fromAt ?? at
+  return Math.min(86_400_000, Math.max(30_000, now - Math.min(at, endedAt)))
+}
+
+/**
+ * The holds of the key, newest first, and between them the times in which nobody looked.
+ * @param {KeyJson} view
+ */
+function timeline({ holds, watched }) {
+  const fromAt = holds[0]?.fromAt ?? Number.POSITIVE_INFINITY
+  const unseen = unseenIn(watched)
+    .filter(({ untilAt }) => untilAt > fromAt)
+    .map((gap) => ({ id: \`unseen \${gap.fromAt}\`, unseen: gap, fromAt: gap.fromAt }))
+  return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
 /** @param {KeyJson} view */
@@ -1384,6 +1429,16 @@ function waiterRow() {
   }
 }
 
+function timelineRow(item) {
+  return item.unseen === undefined ? holdRow() : unseenRow(item)
+}
+
+function unseenRow({ unseen: { fromAt, untilAt } }) {
+  const text = \`nobody looked from \${clockTime(fromAt)} to \${clockTime(untilAt)}\`
+  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, text))
+  return { node, update() {} }
+}
+
 function holdRow() {
   const owner = ownerNode()
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
@@ -1392,14 +1447,14 @@ function holdRow() {
     /** @param {HoldJson} hold */
     update(hold) {
       owner.update(hold.owner)
-      setText(began, clockTime(hold.fromAt))
+      showTime(began, hold.fromAt)
       setText(fence, hold.fence)
       setAttribute(end, 'data-end', hold.end ?? 'held')
-      setStrange(end, hold.reason === undefined ? (hold.end ?? 'holds') : \`\${hold.end}: \${hold.reason}\`)
+      setStrange(end, whyEnded(hold))
       if (hold.untilAt === undefined) showSince(lasted, hold.fromAt)
       else {
-        delete lasted.dataset.since
-        setText(lasted, age(hold.untilAt - hold.fromAt))
+        showNoTime(lasted, age(hold.untilAt - hold.fromAt))
+        setAttribute(lasted, 'title', \`until \${fullTime(hold.untilAt)}\`)
       }
     },
   }
@@ -1440,7 +1495,11 @@ const RANGES = [
   [5, '5 minutes'],
   [15, '15 minutes'],
   [60, '1 hour'],
+  [360, '6 hours'],
+  [1440, '24 hours'],
 ]
+/** Queues of so many are open at first. */
+const UNFOLDED = 10
 const ENDS = new Set(['held', 'left', 'fence', 'waits', 'lasted'])
 const HOLDER_COLUMNS = [
   { title: 'Owner', name: 'holder' },
@@ -1469,8 +1528,8 @@ const HOLD_COLUMNS = [
   'keys-view.js': `import { sparkline, statistic, stepwise } from './charts.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { addressOf } from './places.js'
-import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
-import { showNoTime, showSince } from './time.js'
+import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import { clockTime, showNoTime, showSince } from './time.js'
 /** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** All keys that are held or waited for, one page at a time. The server filters and sorts. */
@@ -1479,7 +1538,7 @@ export function keysView({ place, go }) {
   const tools = toolbar(place, go)
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf('key', (page) => go({ page }))
+  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
   const grid = table({
     caption: 'Keys',
     className: 'keys',
@@ -1527,22 +1586,28 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
+/** The sums over all keys. Each leads to the list of what it counts. */
 export function totalsRow() {
-  const keys = statistic('keys')
-  const waiting = statistic('waiting')
-  const begun = statistic('hand-overs / min')
-  const expired = statistic('expired', { tone: 'warn' })
+  const keys = statistic('keys', { href: addressOf({ view: 'keys' }) })
+  const waiting = statistic('waiting', {
+    href: addressOf({ view: 'keys', show: 'contended', sort: 'waiting' }),
+  })
+  const begun = statistic('hand-overs / min', { href: addressOf({ view: 'contention' }) })
+  const expired = statistic('expired', {
+    href: addressOf({ view: 'losses', show: 'expired' }),
+    tone: 'warn',
+  })
   return {
     node: element(
       'section',
-      { class: 'totals', 'aria-label': 'Totals of the last minutes' },
+      { class: 'totals', 'aria-label': 'Sums over all keys' },
       keys.node,
       waiting.node,
       begun.node,
       expired.node,
     ),
     /** @param {ViewJson} view */
-    update({ totals, isCut }) {
+    update({ totals, isCut, history }) {
       const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
       const places = Math.max(LEAST_PLACES, totals.length)
       const show = (of, text, name) =>
@@ -1554,9 +1619,9 @@ export function totalsRow() {
       show(keys, \`\${last.keys.toLocaleString('en')}\${isCut ? '+' : ''}\`, 'keys')
       show(waiting, last.waiting.toLocaleString('en'), 'waiting')
       show(begun, perMinute(totals), 'begun')
-      const sum = totals.reduce((all, each) => all + each.expired, 0)
-      show(expired, sum.toLocaleString('en'), 'expired')
-      setAttribute(expired.node, 'data-some', sum > 0 ? 'true' : undefined)
+      show(expired, history.expired.toLocaleString('en'), 'expired')
+      expired.name(history.fromAt === undefined ? 'expired' : \`expired since \${clockTime(history.fromAt)}\`)
+      setAttribute(expired.node, 'data-some', history.expired > 0 ? 'true' : undefined)
     },
   }
 }
@@ -1571,7 +1636,8 @@ function perMinute(totals) {
   return Math.round((sum / spanMs) * 60_000).toLocaleString('en')
 }
 
-function toolbar(place, go) {
+/** Asks as the user types. \`/\` leads to it. */
+export function searchField(place, go) {
   let typing
   const search = element('input', {
     type: 'search',
@@ -1586,24 +1652,19 @@ function toolbar(place, go) {
     },
   })
   search.value = place.search ?? ''
+  return search
+}
+
+function toolbar(place, go) {
   const filter = choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 }))
   const sort = choice('Sort by', place.sort ?? 'key', SORTS, (by) => go({ sort: by, page: 0 }))
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
-    search,
+    searchField(place, go),
     filter,
     sort,
   )
-}
-
-function choice(title, chosen, options, onChoose) {
-  const select = element(
-    'select',
-    { onchange: () => onChoose(select.value) },
-    ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
-  )
-  return element('label', {}, element('span', {}, title), select)
 }
 
 function keyRow({ key }) {
@@ -1645,7 +1706,8 @@ function keyRow({ key }) {
   }
 }
 
-export function pagerOf(what, onPage) {
+/** @param {{ one: string, many?: string }} what */
+export function pagerOf({ one, many }, onPage) {
   let shown = { page: 0, pages: 1 }
   const text = element('span')
   const back = element('button', { type: 'button', onclick: () => onPage(shown.page - 1) }, 'Previous')
@@ -1658,7 +1720,7 @@ export function pagerOf(what, onPage) {
       forth.disabled = page >= pages - 1
       back.hidden = forth.hidden = pages === 1
       const where = pages === 1 ? '' : \`, page \${page + 1} of \${pages}\`
-      setText(text, \`\${counted(matching, what)}\${where}\`)
+      setText(text, \`\${counted(matching, one, many)}\${where}\`)
     },
   }
 }
@@ -1690,7 +1752,7 @@ import { showNoTime, showSince } from './time.js'
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf('election', (page) => go({ page }))
+  const pager = pagerOf({ one: 'election' }, (page) => go({ page }))
   const grid = table({
     caption: 'Leaders',
     className: 'leaders',
@@ -1765,6 +1827,126 @@ function leaderRow({ key }) {
   }
 }
 `,
+  'losses-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
+import { age, clockTime, fullTime, showTime } from './time.js'
+/** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
+
+/** The holds that expired or were evicted, newest first: which key, whose, when and why. */
+export function lossesView({ place, go }) {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const about = element('p', { class: 'about' })
+  const empty = element('p', { class: 'empty' })
+  const pager = pagerOf({ one: 'loss', many: 'losses' }, (page) => go({ page }))
+  const tools = element(
+    'form',
+    { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+    searchField(place, go),
+    choice('Show', place.show ?? 'all', SHOWN, (show) => go({ show, page: 0 })),
+  )
+  const grid = table({
+    caption: 'Losses',
+    className: 'losses',
+    columns: [
+      { title: 'Lost at', name: 'began' },
+      { title: 'Key', name: 'key' },
+      { title: 'Holder', name: 'holder' },
+      { title: 'Why', name: 'end' },
+      { title: 'Held for', name: 'lasted', align: 'end' },
+      { title: 'Fence (term)', name: 'fence', align: 'end' },
+    ],
+    rows,
+  })
+  return {
+    node: element('div', {}, statistics.node, tools, about, grid, empty, pager.node),
+    query: () => ({
+      view: 'losses',
+      search: place.search ?? '',
+      show: place.show ?? 'all',
+      page: place.page ?? 0,
+    }),
+    /** @param {ViewJson & LossesJson} view */
+    update(view) {
+      statistics.update(view)
+      setText(about, reachOf(view))
+      reconcile(rows, view.rows, ({ key, id, fence }) => \`\${key} \${id} \${fence}\`, lossRow)
+      grid.hidden = view.rows.length === 0
+      setText(empty, view.rows.length > 0 ? '' : 'No loss was seen.')
+      pager.update(view)
+    },
+  }
+}
+
+/**
+ * How far back the list goes, and what it cannot know.
+ * @param {{ history: ViewJson['history'], site: SiteJson }} view
+ */
+export function reachOf({ history: { fromAt }, site: { recordMs } }) {
+  if (fromAt === undefined) return ''
+  const reach = \`The history goes back to \${clockTime(fromAt)}\`
+  return recordMs === undefined
+    ? \`\${reach}, when somebody began to look. It ends a minute after the last page is closed: with --record it is kept.\`
+    : \`\${reach}. It is kept for \${Math.round(recordMs / 3_600_000)} h, and the dashboard looks all the time.\`
+}
+
+/**
+ * Why a hold ended, in a few words.
+ * @param {HoldJson} hold
+ */
+export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
+  if (reason !== undefined) return \`\${end}: \${reason}\`
+  if (end !== 'expired' || renewedAt === undefined) return end ?? 'holds'
+  // Without a renewal, the ticket had its ttl from the beginning.
+  const last = renewedAt - fromAt < 1000 ? 'never renewed' : \`not renewed after \${clockTime(renewedAt)}\`
+  return \`expired: \${last}, ttl \${ttlText(ttlMs)}\`
+}
+
+/** Looks see the ttl less up to the time between two of them, so it is rounded up. */
+export function ttlText(ttlMs) {
+  return ttlMs < 2000 ? age(ttlMs) : age(Math.ceil((ttlMs - 1) / 1000) * 1000).replace('.0s', 's')
+}
+
+function lossRow({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const owner = ownerNode()
+  const at = cell('began', { 'data-title': 'lost at' })
+  const why = cell('end')
+  const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
+  const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
+  setStrange(link, key)
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      at,
+      cell('key', {}, link),
+      cell('holder', {}, owner.node),
+      why,
+      lasted,
+      fence,
+    ),
+    /** @param {LossesJson['rows'][number]} loss */
+    update(loss) {
+      showTime(at, loss.untilAt)
+      owner.update(loss.owner)
+      setStrange(why, whyEnded(loss))
+      setAttribute(why, 'data-end', loss.end)
+      setText(lasted, age(loss.untilAt - loss.fromAt))
+      setAttribute(lasted, 'title', \`since \${fullTime(loss.fromAt)}\`)
+      setText(fence, loss.fence)
+    },
+  }
+}
+
+const SHOWN = [
+  ['all', 'all losses'],
+  ['expired', 'expired'],
+  ['evicted', 'evicted'],
+]
+`,
   'main.js': `// No framework: 1,500 lines without a build step run from their own files alone, which the strict Content-Security-Policy
 // demands, and bring no foreign code into an operator's browser.
 import { Connection } from './connection.js'
@@ -1774,9 +1956,10 @@ import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
+import { lossesView } from './losses-view.js'
 import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
-import { clockTime, setServerTime, startTicking } from './time.js'
+import { clockTime, setServerTime, startTicking, zoneName } from './time.js'
 
 /** @import { SiteJson, ViewJson } from '../view-json.ts' */
 
@@ -1784,6 +1967,7 @@ const VIEWS = {
   keys: keysView,
   contention: contentionView,
   leaders: leadersView,
+  losses: lossesView,
   jobs: jobsView,
   key: keyView,
 }
@@ -1888,6 +2072,7 @@ addEventListener('keydown', (event) => {
 })
 part('#skip').addEventListener('click', () => main.focus())
 
+setText(part('#zone'), zoneName())
 startTicking()
 arrive()
 `,
@@ -1906,7 +2091,7 @@ export function handOverPicture() {
   return {
     node,
     /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
-    update({ holds, samples, now, rangeMs }) {
+    update({ holds, samples, watched, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
@@ -1921,6 +2106,7 @@ export function handOverPicture() {
         'aria-label': label,
       })
       picture.append(
+        ...unseenIn(watched).flatMap((gap) => unseenNodes(gap, plan)),
         ...gridLines(plan),
         ...lanes.flatMap((lane, index) => laneNodes(lane, index, plan)),
         ...queueNodes(samples, plan),
@@ -1928,6 +2114,22 @@ export function handOverPicture() {
       node.replaceChildren(picture)
     },
   }
+}
+
+/**
+ * The times between two stretches in which somebody looked, oldest first.
+ * @param {KeyJson['watched']} watched
+ */
+export function unseenIn(watched) {
+  return watched.slice(1).map(([untilAt], index) => ({ fromAt: watched[index]?.[1] ?? untilAt, untilAt }))
+}
+
+function unseenNodes({ fromAt, untilAt }, { x, height }) {
+  const [left, right] = [x(fromAt), x(untilAt)]
+  if (right - left < 1) return []
+  const text = \`nobody looked from \${clockTime(fromAt)} to \${clockTime(untilAt)}\`
+  const area = { x: left.toFixed(1), y: 0, width: (right - left).toFixed(1), height: height - AXIS }
+  return [drawn('g', { class: 'unseen' }, drawn('rect', area), drawn('title', {}, text))]
 }
 
 /** Names stand beside their lanes, or above them on a narrow screen. */
@@ -2021,7 +2223,10 @@ function describe(holds, lanes) {
 
 const MOST_LANES = 8
 const AXIS = 18
-const STEPS_MS = [5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000]
+const STEPS_MS = [
+  ...[5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000],
+  ...[3_600_000, 7_200_000, 10_800_000, 21_600_000],
+]
 `,
   'places.js': `/** The open view as the fragment of the address: it can be linked to, and is not sent to the server. */
 export function addressOf({ view, ...rest }) {
@@ -2040,7 +2245,7 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
-const VIEWS = new Set(['keys', 'contention', 'leaders', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'jobs'])
 const DEFAULTS = { show: 'all', sort: 'key' }
 `,
   'session-view.js': `import { post } from './connection.js'
@@ -2112,6 +2317,16 @@ tbody tr:hover {
 
 [data-align="end"] {
   text-align: end;
+}
+
+td small {
+  font-size: 11px;
+  color: var(--quiet);
+}
+
+tr.unseen td {
+  color: var(--quiet);
+  font-style: italic;
 }
 
 td.held,
@@ -2317,6 +2532,7 @@ td.actions button {
   td.key,
   td.holder,
   td.error,
+  .losses td.end,
   td.value {
     flex: 1 1 100%;
     min-width: 0;
@@ -2423,6 +2639,15 @@ export function table({ caption, columns, rows, className = '' }) {
   )
 }
 
+export function choice(title, chosen, options, onChoose) {
+  const select = element(
+    'select',
+    { onchange: () => onChoose(select.value) },
+    ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
+  )
+  return element('label', {}, element('span', {}, title), select)
+}
+
 export function tableBody() {
   return element('tbody', { role: 'rowgroup' })
 }
@@ -2439,7 +2664,7 @@ export function showCount(node, count) {
   setText(node, count.toLocaleString('en'))
 }
 `,
-  'time.js': `import { setText } from './elements.js'
+  'time.js': `import { element, setAttribute, setText } from './elements.js'
 
 let offsetMs = 0
 
@@ -2466,13 +2691,44 @@ function padded(number) {
   return String(number).padStart(2, '0')
 }
 
+/** The time of day in the browser's zone, with the date where it is not today. */
 export function clockTime(at) {
-  return new Date(at).toLocaleTimeString([], { hour12: false })
+  const then = new Date(at)
+  const time = then.toLocaleTimeString([], { hour12: false })
+  const isToday = then.toDateString() === new Date(serverNow()).toDateString()
+  return isToday ? time : \`\${then.toLocaleDateString('en', { day: 'numeric', month: 'short' })} \${time}\`
 }
 
-/** Shows how long ago \`at\` was, and goes on counting. */
+/** Date, time of day and zone, for tooltips. */
+export function fullTime(at) {
+  return new Date(at).toLocaleString('en', {
+    ...{ weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' },
+    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false, timeZoneName: 'short' },
+  })
+}
+
+/** The zone of all times of day on the page: \`GMT+1\`. */
+export function zoneName() {
+  const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts(new Date())
+  return parts.find(({ type }) => type === 'timeZoneName')?.value ?? ''
+}
+
+/** Shows a time of day, with the whole date in the tooltip. */
+export function showTime(node, at) {
+  setText(node, clockTime(at))
+  setAttribute(node, 'title', fullTime(at))
+}
+
+/** Shows how long ago \`at\` was, and goes on counting, with the time of day beside it. */
 export function showSince(node, at) {
+  // The store counts durations, so the instant moves by some milliseconds from one look to the next.
+  const second = Math.round(at / 1000) * 1000
   node.dataset.since = at
+  if (node.dataset.second !== String(second)) {
+    node.dataset.second = second
+    node.replaceChildren(element('span'), ' ', element('small', {}, clockTime(second)))
+    setAttribute(node, 'title', \`since \${fullTime(second)}\`)
+  }
   tickOne(node)
 }
 
@@ -2486,6 +2742,8 @@ export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
 
 export function showNoTime(node, text = '–') {
   delete node.dataset.since
+  delete node.dataset.second
+  node.removeAttribute('title')
   delete node.dataset.until
   delete node.dataset.low
   setText(node, text)
@@ -2493,7 +2751,7 @@ export function showNoTime(node, text = '–') {
 
 function tickOne(node) {
   const { since, until, suffix, over } = node.dataset
-  if (since !== undefined) setText(node, steady(serverNow() - Number(since)))
+  if (since !== undefined) setText(node.firstElementChild, steady(serverNow() - Number(since)))
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
   node.dataset.low = leftMs < LOW_MS && over === 'over'

@@ -1,9 +1,10 @@
 import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
-import { handOverPicture } from './picture.js'
+import { reachOf, whyEnded } from './losses-view.js'
+import { handOverPicture, unseenIn } from './picture.js'
 import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
-import { age, clockTime, showSince } from './time.js'
+import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './time.js'
 /** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
 
 /** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
@@ -27,13 +28,18 @@ export function keyView({ place, say }) {
 
   const holderTable = section('Holders', holders, HOLDER_COLUMNS)
   const queueTable = section('Queue', queue, QUEUE_COLUMNS)
-  const holdTable = section('Holds that were seen', holds, HOLD_COLUMNS)
+  const holdTable = section('Timeline', holds, HOLD_COLUMNS)
+  const reach = element('p', { class: 'more' })
   const history = element(
     'section',
     {},
     element('div', { class: 'heading' }, element('h3', {}, 'Hand-overs'), range.node),
     picture.node,
+    reach,
   )
+  // A long queue would push all else off the screen.
+  const folded = element('details', { open: true }, element('summary'), queueTable.node)
+  let hasQueue = false
   const node = element(
     'div',
     {},
@@ -41,8 +47,8 @@ export function keyView({ place, say }) {
     element('div', { class: 'heading' }, strange('h2', { class: 'strange' }, key), evictAll),
     state,
     holderTable.node,
-    queueTable.node,
     history,
+    folded,
     holdTable.node,
   )
 
@@ -60,20 +66,39 @@ export function keyView({ place, say }) {
     })
     reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
     reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(holds, view.holds.toReversed(), ({ id }) => id, holdRow)
+    reconcile(holds, timeline(view), ({ id }) => id, timelineRow)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
     holdTable.update(view.holds.length, view.holds.length)
+    folded.hidden = view.waiting === 0
+    setText(folded.firstElementChild, `Queue: ${counted(view.waiting, 'waiter')}`)
+    // Decided once: afterwards it stays as the user wants it.
+    if (!hasQueue && view.waiting > 0) folded.open = view.waiting <= UNFOLDED
+    hasQueue ||= view.waiting > 0
+    setText(reach, reachOf(view))
     picture.update({ ...view, rangeMs: range.value() ?? seenMs(view) })
   }
 
   return { node, query: () => ({ view: 'key', key }), update }
 }
 
-/** How long the history is, between 30 s and an hour. */
-function seenMs({ samples, now }) {
+/** How long the history of the key is, between 30 s and a day. A present hold may have begun before it. */
+function seenMs({ samples, holds, now }) {
   const [[at] = [now]] = samples
-  return Math.min(3_600_000, Math.max(30_000, now - at))
+  const endedAt = holds.find(({ untilAt }) => untilAt !== undefined)?.fromAt ?? at
+  return Math.min(86_400_000, Math.max(30_000, now - Math.min(at, endedAt)))
+}
+
+/**
+ * The holds of the key, newest first, and between them the times in which nobody looked.
+ * @param {KeyJson} view
+ */
+function timeline({ holds, watched }) {
+  const fromAt = holds[0]?.fromAt ?? Number.POSITIVE_INFINITY
+  const unseen = unseenIn(watched)
+    .filter(({ untilAt }) => untilAt > fromAt)
+    .map((gap) => ({ id: `unseen ${gap.fromAt}`, unseen: gap, fromAt: gap.fromAt }))
+  return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
 /** @param {KeyJson} view */
@@ -142,6 +167,16 @@ function waiterRow() {
   }
 }
 
+function timelineRow(item) {
+  return item.unseen === undefined ? holdRow() : unseenRow(item)
+}
+
+function unseenRow({ unseen: { fromAt, untilAt } }) {
+  const text = `nobody looked from ${clockTime(fromAt)} to ${clockTime(untilAt)}`
+  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, text))
+  return { node, update() {} }
+}
+
 function holdRow() {
   const owner = ownerNode()
   const [began, lasted, end, fence] = cells(['began', 'lasted', 'end', 'fence'])
@@ -150,14 +185,14 @@ function holdRow() {
     /** @param {HoldJson} hold */
     update(hold) {
       owner.update(hold.owner)
-      setText(began, clockTime(hold.fromAt))
+      showTime(began, hold.fromAt)
       setText(fence, hold.fence)
       setAttribute(end, 'data-end', hold.end ?? 'held')
-      setStrange(end, hold.reason === undefined ? (hold.end ?? 'holds') : `${hold.end}: ${hold.reason}`)
+      setStrange(end, whyEnded(hold))
       if (hold.untilAt === undefined) showSince(lasted, hold.fromAt)
       else {
-        delete lasted.dataset.since
-        setText(lasted, age(hold.untilAt - hold.fromAt))
+        showNoTime(lasted, age(hold.untilAt - hold.fromAt))
+        setAttribute(lasted, 'title', `until ${fullTime(hold.untilAt)}`)
       }
     },
   }
@@ -198,7 +233,11 @@ const RANGES = [
   [5, '5 minutes'],
   [15, '15 minutes'],
   [60, '1 hour'],
+  [360, '6 hours'],
+  [1440, '24 hours'],
 ]
+/** Queues of so many are open at first. */
+const UNFOLDED = 10
 const ENDS = new Set(['held', 'left', 'fence', 'waits', 'lasted'])
 const HOLDER_COLUMNS = [
   { title: 'Owner', name: 'holder' },

@@ -1,8 +1,8 @@
 import { sparkline, statistic, stepwise } from './charts.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { addressOf } from './places.js'
-import { cell, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
-import { showNoTime, showSince } from './time.js'
+import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import { clockTime, showNoTime, showSince } from './time.js'
 /** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
 
 /** All keys that are held or waited for, one page at a time. The server filters and sorts. */
@@ -11,7 +11,7 @@ export function keysView({ place, go }) {
   const tools = toolbar(place, go)
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf('key', (page) => go({ page }))
+  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
   const grid = table({
     caption: 'Keys',
     className: 'keys',
@@ -59,22 +59,28 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
+/** The sums over all keys. Each leads to the list of what it counts. */
 export function totalsRow() {
-  const keys = statistic('keys')
-  const waiting = statistic('waiting')
-  const begun = statistic('hand-overs / min')
-  const expired = statistic('expired', { tone: 'warn' })
+  const keys = statistic('keys', { href: addressOf({ view: 'keys' }) })
+  const waiting = statistic('waiting', {
+    href: addressOf({ view: 'keys', show: 'contended', sort: 'waiting' }),
+  })
+  const begun = statistic('hand-overs / min', { href: addressOf({ view: 'contention' }) })
+  const expired = statistic('expired', {
+    href: addressOf({ view: 'losses', show: 'expired' }),
+    tone: 'warn',
+  })
   return {
     node: element(
       'section',
-      { class: 'totals', 'aria-label': 'Totals of the last minutes' },
+      { class: 'totals', 'aria-label': 'Sums over all keys' },
       keys.node,
       waiting.node,
       begun.node,
       expired.node,
     ),
     /** @param {ViewJson} view */
-    update({ totals, isCut }) {
+    update({ totals, isCut, history }) {
       const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
       const places = Math.max(LEAST_PLACES, totals.length)
       const show = (of, text, name) =>
@@ -86,9 +92,9 @@ export function totalsRow() {
       show(keys, `${last.keys.toLocaleString('en')}${isCut ? '+' : ''}`, 'keys')
       show(waiting, last.waiting.toLocaleString('en'), 'waiting')
       show(begun, perMinute(totals), 'begun')
-      const sum = totals.reduce((all, each) => all + each.expired, 0)
-      show(expired, sum.toLocaleString('en'), 'expired')
-      setAttribute(expired.node, 'data-some', sum > 0 ? 'true' : undefined)
+      show(expired, history.expired.toLocaleString('en'), 'expired')
+      expired.name(history.fromAt === undefined ? 'expired' : `expired since ${clockTime(history.fromAt)}`)
+      setAttribute(expired.node, 'data-some', history.expired > 0 ? 'true' : undefined)
     },
   }
 }
@@ -103,7 +109,8 @@ function perMinute(totals) {
   return Math.round((sum / spanMs) * 60_000).toLocaleString('en')
 }
 
-function toolbar(place, go) {
+/** Asks as the user types. `/` leads to it. */
+export function searchField(place, go) {
   let typing
   const search = element('input', {
     type: 'search',
@@ -118,24 +125,19 @@ function toolbar(place, go) {
     },
   })
   search.value = place.search ?? ''
+  return search
+}
+
+function toolbar(place, go) {
   const filter = choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 }))
   const sort = choice('Sort by', place.sort ?? 'key', SORTS, (by) => go({ sort: by, page: 0 }))
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
-    search,
+    searchField(place, go),
     filter,
     sort,
   )
-}
-
-function choice(title, chosen, options, onChoose) {
-  const select = element(
-    'select',
-    { onchange: () => onChoose(select.value) },
-    ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
-  )
-  return element('label', {}, element('span', {}, title), select)
 }
 
 function keyRow({ key }) {
@@ -177,7 +179,8 @@ function keyRow({ key }) {
   }
 }
 
-export function pagerOf(what, onPage) {
+/** @param {{ one: string, many?: string }} what */
+export function pagerOf({ one, many }, onPage) {
   let shown = { page: 0, pages: 1 }
   const text = element('span')
   const back = element('button', { type: 'button', onclick: () => onPage(shown.page - 1) }, 'Previous')
@@ -190,7 +193,7 @@ export function pagerOf(what, onPage) {
       forth.disabled = page >= pages - 1
       back.hidden = forth.hidden = pages === 1
       const where = pages === 1 ? '' : `, page ${page + 1} of ${pages}`
-      setText(text, `${counted(matching, what)}${where}`)
+      setText(text, `${counted(matching, one, many)}${where}`)
     },
   }
 }

@@ -9,7 +9,7 @@ import { showNoTime, showSince } from './time.js'
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf('election', (page) => go({ page }))
+  const pager = pagerOf({ one: 'election' }, (page) => go({ page }))
   const grid = table({
     caption: 'Leaders',
     className: 'leaders',

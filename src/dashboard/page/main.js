@@ -7,9 +7,10 @@ import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
+import { lossesView } from './losses-view.js'
 import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
-import { clockTime, setServerTime, startTicking } from './time.js'
+import { clockTime, setServerTime, startTicking, zoneName } from './time.js'
 
 /** @import { SiteJson, ViewJson } from '../view-json.ts' */
 
@@ -17,6 +18,7 @@ const VIEWS = {
   keys: keysView,
   contention: contentionView,
   leaders: leadersView,
+  losses: lossesView,
   jobs: jobsView,
   key: keyView,
 }
@@ -121,5 +123,6 @@ addEventListener('keydown', (event) => {
 })
 part('#skip').addEventListener('click', () => main.focus())
 
+setText(part('#zone'), zoneName())
 startTicking()
 arrive()

@@ -13,7 +13,7 @@ export function handOverPicture() {
   return {
     node,
     /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
-    update({ holds, samples, now, rangeMs }) {
+    update({ holds, samples, watched, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
@@ -28,6 +28,7 @@ export function handOverPicture() {
         'aria-label': label,
       })
       picture.append(
+        ...unseenIn(watched).flatMap((gap) => unseenNodes(gap, plan)),
         ...gridLines(plan),
         ...lanes.flatMap((lane, index) => laneNodes(lane, index, plan)),
         ...queueNodes(samples, plan),
@@ -35,6 +36,22 @@ export function handOverPicture() {
       node.replaceChildren(picture)
     },
   }
+}
+
+/**
+ * The times between two stretches in which somebody looked, oldest first.
+ * @param {KeyJson['watched']} watched
+ */
+export function unseenIn(watched) {
+  return watched.slice(1).map(([untilAt], index) => ({ fromAt: watched[index]?.[1] ?? untilAt, untilAt }))
+}
+
+function unseenNodes({ fromAt, untilAt }, { x, height }) {
+  const [left, right] = [x(fromAt), x(untilAt)]
+  if (right - left < 1) return []
+  const text = `nobody looked from ${clockTime(fromAt)} to ${clockTime(untilAt)}`
+  const area = { x: left.toFixed(1), y: 0, width: (right - left).toFixed(1), height: height - AXIS }
+  return [drawn('g', { class: 'unseen' }, drawn('rect', area), drawn('title', {}, text))]
 }
 
 /** Names stand beside their lanes, or above them on a narrow screen. */
@@ -128,4 +145,7 @@ function describe(holds, lanes) {
 
 const MOST_LANES = 8
 const AXIS = 18
-const STEPS_MS = [5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000, 3_600_000]
+const STEPS_MS = [
+  ...[5000, 10_000, 30_000, 60_000, 120_000, 300_000, 900_000],
+  ...[3_600_000, 7_200_000, 10_800_000, 21_600_000],
+]

@@ -1,4 +1,4 @@
-import { setText } from './elements.js'
+import { element, setAttribute, setText } from './elements.js'
 
 let offsetMs = 0
 
@@ -25,13 +25,44 @@ function padded(number) {
   return String(number).padStart(2, '0')
 }
 
+/** The time of day in the browser's zone, with the date where it is not today. */
 export function clockTime(at) {
-  return new Date(at).toLocaleTimeString([], { hour12: false })
+  const then = new Date(at)
+  const time = then.toLocaleTimeString([], { hour12: false })
+  const isToday = then.toDateString() === new Date(serverNow()).toDateString()
+  return isToday ? time : `${then.toLocaleDateString('en', { day: 'numeric', month: 'short' })} ${time}`
 }
 
-/** Shows how long ago `at` was, and goes on counting. */
+/** Date, time of day and zone, for tooltips. */
+export function fullTime(at) {
+  return new Date(at).toLocaleString('en', {
+    ...{ weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' },
+    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false, timeZoneName: 'short' },
+  })
+}
+
+/** The zone of all times of day on the page: `GMT+1`. */
+export function zoneName() {
+  const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts(new Date())
+  return parts.find(({ type }) => type === 'timeZoneName')?.value ?? ''
+}
+
+/** Shows a time of day, with the whole date in the tooltip. */
+export function showTime(node, at) {
+  setText(node, clockTime(at))
+  setAttribute(node, 'title', fullTime(at))
+}
+
+/** Shows how long ago `at` was, and goes on counting, with the time of day beside it. */
 export function showSince(node, at) {
+  // The store counts durations, so the instant moves by some milliseconds from one look to the next.
+  const second = Math.round(at / 1000) * 1000
   node.dataset.since = at
+  if (node.dataset.second !== String(second)) {
+    node.dataset.second = second
+    node.replaceChildren(element('span'), ' ', element('small', {}, clockTime(second)))
+    setAttribute(node, 'title', `since ${fullTime(second)}`)
+  }
   tickOne(node)
 }
 
@@ -45,6 +76,8 @@ export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
 
 export function showNoTime(node, text = '–') {
   delete node.dataset.since
+  delete node.dataset.second
+  node.removeAttribute('title')
   delete node.dataset.until
   delete node.dataset.low
   setText(node, text)
@@ -52,7 +85,7 @@ export function showNoTime(node, text = '–') {
 
 function tickOne(node) {
   const { since, until, suffix, over } = node.dataset
-  if (since !== undefined) setText(node, steady(serverNow() - Number(since)))
+  if (since !== undefined) setText(node.firstElementChild, steady(serverNow() - Number(since)))
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
   node.dataset.low = leftMs < LOW_MS && over === 'over'

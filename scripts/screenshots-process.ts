@@ -1,0 +1,32 @@
+// One process of the shop that scripts/screenshots.ts takes pictures of.
+import { setTimeout as pause } from 'node:timers/promises'
+import { connect } from '../src/index.ts'
+
+const [role = '', url = ''] = process.argv.slice(2)
+const locks = await connect(url, { label: `${role}-${process.pid % 90}` })
+const turns = ['stock:book', 'stock:lamp', 'cart:1', 'cart:2']
+const forever = (): Promise<never> => new Promise(() => {})
+
+switch (role) {
+  case 'web':
+    void locks.acquire(`session:${process.pid}`)
+    void locks.semaphore('mailer:slots', 4).acquire()
+    for (;;) {
+      const key = turns[Math.floor(Math.random() * turns.length)] ?? ''
+      await locks.withLock(key, { wait: '1h' }, () => pause(200 + Math.random() * 1500))
+    }
+  case 'worker':
+    void locks.acquire('invoice:42', { wait: '1h' })
+    await locks.election('scheduler').campaign({ value: `http://worker-${process.pid}:8080` }, forever)
+    break
+  case 'doomed':
+    for (const key of ['import:5', 'import:6', 'import:7']) await locks.acquire(key, { ttl: '4s' })
+    await forever()
+    break
+  case 'frozen':
+    await locks.acquire('report:nightly', { ttl: '40s' })
+    await forever()
+    break
+  default:
+    throw new Error(`Expected a role, got ${JSON.stringify(role)}.`)
+}

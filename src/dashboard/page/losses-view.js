@@ -1,0 +1,119 @@
+import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
+import { age, clockTime, fullTime, showTime } from './time.js'
+/** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
+
+/** The holds that expired or were evicted, newest first: which key, whose, when and why. */
+export function lossesView({ place, go }) {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const about = element('p', { class: 'about' })
+  const empty = element('p', { class: 'empty' })
+  const pager = pagerOf({ one: 'loss', many: 'losses' }, (page) => go({ page }))
+  const tools = element(
+    'form',
+    { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+    searchField(place, go),
+    choice('Show', place.show ?? 'all', SHOWN, (show) => go({ show, page: 0 })),
+  )
+  const grid = table({
+    caption: 'Losses',
+    className: 'losses',
+    columns: [
+      { title: 'Lost at', name: 'began' },
+      { title: 'Key', name: 'key' },
+      { title: 'Holder', name: 'holder' },
+      { title: 'Why', name: 'end' },
+      { title: 'Held for', name: 'lasted', align: 'end' },
+      { title: 'Fence (term)', name: 'fence', align: 'end' },
+    ],
+    rows,
+  })
+  return {
+    node: element('div', {}, statistics.node, tools, about, grid, empty, pager.node),
+    query: () => ({
+      view: 'losses',
+      search: place.search ?? '',
+      show: place.show ?? 'all',
+      page: place.page ?? 0,
+    }),
+    /** @param {ViewJson & LossesJson} view */
+    update(view) {
+      statistics.update(view)
+      setText(about, reachOf(view))
+      reconcile(rows, view.rows, ({ key, id, fence }) => `${key} ${id} ${fence}`, lossRow)
+      grid.hidden = view.rows.length === 0
+      setText(empty, view.rows.length > 0 ? '' : 'No loss was seen.')
+      pager.update(view)
+    },
+  }
+}
+
+/**
+ * How far back the list goes, and what it cannot know.
+ * @param {{ history: ViewJson['history'], site: SiteJson }} view
+ */
+export function reachOf({ history: { fromAt }, site: { recordMs } }) {
+  if (fromAt === undefined) return ''
+  const reach = `The history goes back to ${clockTime(fromAt)}`
+  return recordMs === undefined
+    ? `${reach}, when somebody began to look. It ends a minute after the last page is closed: with --record it is kept.`
+    : `${reach}. It is kept for ${Math.round(recordMs / 3_600_000)} h, and the dashboard looks all the time.`
+}
+
+/**
+ * Why a hold ended, in a few words.
+ * @param {HoldJson} hold
+ */
+export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
+  if (reason !== undefined) return `${end}: ${reason}`
+  if (end !== 'expired' || renewedAt === undefined) return end ?? 'holds'
+  // Without a renewal, the ticket had its ttl from the beginning.
+  const last = renewedAt - fromAt < 1000 ? 'never renewed' : `not renewed after ${clockTime(renewedAt)}`
+  return `expired: ${last}, ttl ${ttlText(ttlMs)}`
+}
+
+/** Looks see the ttl less up to the time between two of them, so it is rounded up. */
+export function ttlText(ttlMs) {
+  return ttlMs < 2000 ? age(ttlMs) : age(Math.ceil((ttlMs - 1) / 1000) * 1000).replace('.0s', 's')
+}
+
+function lossRow({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const owner = ownerNode()
+  const at = cell('began', { 'data-title': 'lost at' })
+  const why = cell('end')
+  const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
+  const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
+  setStrange(link, key)
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      at,
+      cell('key', {}, link),
+      cell('holder', {}, owner.node),
+      why,
+      lasted,
+      fence,
+    ),
+    /** @param {LossesJson['rows'][number]} loss */
+    update(loss) {
+      showTime(at, loss.untilAt)
+      owner.update(loss.owner)
+      setStrange(why, whyEnded(loss))
+      setAttribute(why, 'data-end', loss.end)
+      setText(lasted, age(loss.untilAt - loss.fromAt))
+      setAttribute(lasted, 'title', `since ${fullTime(loss.fromAt)}`)
+      setText(fence, loss.fence)
+    },
+  }
+}
+
+const SHOWN = [
+  ['all', 'all losses'],
+  ['expired', 'expired'],
+  ['evicted', 'evicted'],
+]

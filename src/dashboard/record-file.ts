@@ -1,0 +1,213 @@
+import { messageOf, reportOf } from '../base/thrown.ts'
+import { InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
+import type { HoldEnd, HoldRecord, KeyHold } from '../room-watch/hold-record.ts'
+import type { HistoryFile, SavedHistory } from '../room-watch/room-history.ts'
+import type { WatchedTime } from '../room-watch/watched-times.ts'
+import {
+  type Database,
+  openDatabase,
+  type PreparedStatement,
+  type SqlValue,
+} from '../stores/sqlite/sqlite-engine.ts'
+
+/**
+ * The history in an SQLite file. A row that another version or another program has made unreadable is left out. If the file
+ * cannot be written, the history goes on in memory, and a warning says so once.
+ */
+export class RecordFile implements HistoryFile {
+  readonly #path: string
+  readonly #database: Database
+  readonly #statements: Readonly<Record<keyof typeof STATEMENTS, PreparedStatement>>
+  readonly #keepMs: number
+  #hasWarned = false
+  #trimAt = 0
+  #isClosed = false
+
+  /** @throws {StoreError} where the file cannot be opened, or is no history. */
+  constructor(path: string, keepMs: number) {
+    this.#path = path
+    this.#keepMs = keepMs
+    this.#database = opened(path)
+    const entries = Object.entries(STATEMENTS).map(([name, sql]) => [name, this.#database.prepare(sql)])
+    this.#statements = Object.fromEntries(entries)
+  }
+
+  load(): SavedHistory {
+    const sinceAt = Date.now() - this.#keepMs
+    // The newest ones, as more than that are not kept in memory, either.
+    const holds = this.#statements.holds.all(sinceAt, MOST_HOLDS) as unknown as readonly HoldRow[]
+    const watched = this.#statements.watched.all(sinceAt) as unknown as readonly WatchedRow[]
+    return {
+      holds: holds.toReversed().flatMap((row) => holdIn(row) ?? []),
+      watched: watched.map(({ from_at, until_at }) => ({ fromAt: from_at, untilAt: until_at })),
+    }
+  }
+
+  save(changed: readonly KeyHold[], { fromAt, untilAt }: WatchedTime, keptSinceAt: number): void {
+    if (this.#isClosed) return
+    const { begin, commit, hold, watch, trimHolds, trimWatched, most } = this.#statements
+    try {
+      begin.run()
+      for (const each of changed) hold.run(...valuesOf(each))
+      watch.run(fromAt, untilAt)
+      if (untilAt >= this.#trimAt) {
+        this.#trimAt = untilAt + TRIM_EVERY_MS
+        trimHolds.run(keptSinceAt)
+        trimWatched.run(keptSinceAt)
+        most.run(MOST_HOLDS)
+      }
+      commit.run()
+    } catch (error) {
+      this.#rollBack()
+      this.#warn(error)
+    }
+  }
+
+  close(): void {
+    if (this.#isClosed) return
+    this.#isClosed = true
+    this.#database.close()
+  }
+
+  #rollBack(): void {
+    try {
+      this.#statements.rollback.run()
+    } catch {
+      // The transaction did not begin, or SQLite has ended it.
+    }
+  }
+
+  #warn(error: unknown): void {
+    if (this.#hasWarned) return
+    this.#hasWarned = true
+    process.emitWarning(
+      `The history of the dashboard cannot be written to ${JSON.stringify(this.#path)}: ${messageOf(error)}. It goes on in memory.`,
+      { type: 'HoldfastWarning', code: 'HOLDFAST_DASHBOARD', detail: reportOf(error) },
+    )
+  }
+}
+
+function opened(path: string): Database {
+  let database: Database | undefined
+  try {
+    database = openDatabase(path, undefined)
+    const prepared = database.prepare('pragma application_id')
+    const { application_id: id } = prepared.get() as { application_id: number }
+    const tables = database.prepare('select count(*) as count from sqlite_master')
+    const isEmpty = (tables.get() as { count: number }).count === 0
+    if (id !== APPLICATION_ID && !isEmpty) {
+      throw new InvalidArgumentError(
+        `Expected \`record.file\` to be a file that the dashboard has made, or none yet, got ${JSON.stringify(path)} with something else in it.`,
+      )
+    }
+    database.exec(SCHEMA)
+    return database
+  } catch (cause) {
+    database?.close()
+    if (isHoldfastError(cause)) throw cause
+    throw new StoreError(
+      'store-refused',
+      `The history of the dashboard cannot be opened at ${JSON.stringify(path)}: ${messageOf(cause)}.`,
+      { cause },
+    )
+  }
+}
+
+interface HoldRow {
+  readonly key: string
+  readonly id: string
+  readonly fence: string
+  readonly owner: string
+  readonly units: number
+  readonly unit_limit: number
+  readonly from_at: number
+  readonly until_at: number | null
+  readonly end: string | null
+  readonly reason: string | null
+  readonly ttl_ms: number | null
+  readonly renewed_at: number | null
+}
+
+interface WatchedRow {
+  readonly from_at: number
+  readonly until_at: number
+}
+
+/** `undefined`: another program has changed the row. */
+function holdIn(row: HoldRow): KeyHold | undefined {
+  const { key, id, units, owner } = row
+  if (!/^\d+$/.test(row.fence) || !isObjectJson(owner)) return undefined
+  const optional: Partial<HoldRecord> = {
+    ...(row.until_at !== null && { untilAt: row.until_at }),
+    ...(row.end !== null && { end: row.end as HoldEnd }),
+    ...(row.reason !== null && { reason: row.reason }),
+    ...(row.ttl_ms !== null && { ttlMs: row.ttl_ms }),
+    ...(row.renewed_at !== null && { renewedAt: row.renewed_at }),
+  }
+  const hold: HoldRecord = {
+    id,
+    fence: BigInt(row.fence),
+    owner: JSON.parse(owner),
+    units,
+    limit: row.unit_limit,
+    fromAt: row.from_at,
+    ...optional,
+  }
+  return { key, hold }
+}
+
+function isObjectJson(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text)
+    return typeof value === 'object' && value !== null
+  } catch {
+    return false
+  }
+}
+
+function valuesOf({ key, hold }: KeyHold): SqlValue[] {
+  const { id, fence, owner, units, limit, fromAt, untilAt, end, reason, ttlMs, renewedAt } = hold
+  const { value: _value, ...process } = owner
+  return [
+    ...[key, id, String(fence), JSON.stringify(process), units, limit, fromAt],
+    ...[untilAt ?? null, end ?? null, reason ?? null, ttlMs ?? null, renewedAt ?? null],
+  ]
+}
+
+/** 'Hist' in ASCII: marks an SQLite database as a history. */
+const APPLICATION_ID = 0x48697374
+
+/** A lost transaction costs a second of history, so none waits for the disk. */
+const SCHEMA = `
+pragma busy_timeout = 1000;
+pragma journal_mode = wal;
+pragma synchronous = off;
+pragma application_id = ${APPLICATION_ID};
+create table if not exists hold (
+  key text not null, id text not null, fence text not null, owner text not null, units real not null,
+  unit_limit real not null, from_at real not null, until_at real, end text, reason text, ttl_ms real, renewed_at real,
+  primary key (key, id, fence)
+);
+create index if not exists hold_until on hold (until_at);
+create index if not exists hold_from on hold (from_at);
+create table if not exists watched (from_at real primary key, until_at real not null);`
+
+const STATEMENTS = {
+  begin: 'begin immediate',
+  commit: 'commit',
+  rollback: 'rollback',
+  holds:
+    'select * from hold where until_at is null or until_at >= ? order by coalesce(until_at, from_at) desc limit ?',
+  watched: 'select * from watched where until_at >= ? order by from_at',
+  hold: `insert into hold values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key, id, fence) do update
+    set until_at = excluded.until_at, end = excluded.end, reason = excluded.reason, ttl_ms = excluded.ttl_ms,
+      renewed_at = excluded.renewed_at`,
+  watch:
+    'insert into watched values (?, ?) on conflict (from_at) do update set until_at = max(until_at, excluded.until_at)',
+  trimHolds: 'delete from hold where until_at < ?',
+  trimWatched: 'delete from watched where until_at < ?',
+  most: 'delete from hold where rowid in (select rowid from hold order by from_at desc limit -1 offset ?)',
+}
+
+const TRIM_EVERY_MS = 60_000
+const MOST_HOLDS = 100_000

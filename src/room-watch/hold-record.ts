@@ -1,0 +1,95 @@
+import type { InspectedHolder, Owner } from '../index.ts'
+
+/** One ticket's hold of a key, as far as periodic looks at the store can tell. */
+export interface HoldRecord {
+  readonly id: string
+  readonly fence: bigint
+  readonly owner: Owner
+  readonly units: number
+  readonly limit: number
+  /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less `heldMs`. */
+  readonly fromAt: number
+  /** When the hold was first seen to be over; `undefined` while it lasts. */
+  readonly untilAt?: number
+  readonly end?: HoldEnd
+  /** The reason of the eviction, where it was given to `noteEviction`. */
+  readonly reason?: string
+  /** The longest time left that was ever seen: about its ttl. Set at the end. */
+  readonly ttlMs?: number
+  /** When the ticket was renewed last, as far as its time left tells. Set at the end. */
+  readonly renewedAt?: number
+}
+
+/**
+ * `released`: the lease had time left, so it was given back or evicted elsewhere. `expired`: the lease was not renewed and
+ * its time was over. `unclear`: one of these two. `evicted`: evicted through this watch.
+ */
+export type HoldEnd = 'released' | 'expired' | 'unclear' | 'evicted'
+
+/** A hold together with its key. */
+export interface KeyHold {
+  readonly key: string
+  readonly hold: HoldRecord
+}
+
+/** The counts of a key from `at` until the next sample. */
+export interface KeySample {
+  readonly at: number
+  readonly holding: number
+  readonly waiting: number
+}
+
+export interface KeyHistory {
+  /** Oldest first. Holds that begin and end between two looks are not among them. */
+  readonly holds: readonly HoldRecord[]
+  /** One for each change. */
+  readonly samples: readonly KeySample[]
+}
+
+/** How a hold is over, and what was known of it by then. */
+export type HoldEnding = Required<Pick<HoldRecord, 'untilAt' | 'end'>> &
+  Pick<HoldRecord, 'reason' | 'ttlMs' | 'renewedAt'>
+
+/** The history of one key, with at most so many holds and so many samples. */
+export class KeyRecord implements KeyHistory {
+  readonly holds: HoldRecord[] = []
+  readonly samples: KeySample[] = []
+  readonly #most: number
+
+  constructor(most: number) {
+    this.#most = most
+  }
+
+  get size(): number {
+    return this.holds.length + this.samples.length
+  }
+
+  find(id: string): HoldRecord | undefined {
+    return this.holds.find((hold) => hold.id === id)
+  }
+
+  /** The new hold; `undefined` where it is known: an earlier look missed it, and it is still there. */
+  begin({ id, fence, owner, units, limit, heldMs }: InspectedHolder, at: number): HoldRecord | undefined {
+    return this.find(id) === undefined
+      ? this.restore({ id, fence, owner, units, limit, fromAt: at - heldMs })
+      : undefined
+  }
+
+  restore(hold: HoldRecord): HoldRecord {
+    this.holds.push(hold)
+    if (this.holds.length > this.#most) this.holds.shift()
+    return hold
+  }
+
+  sample(sample: KeySample): void {
+    this.samples.push(sample)
+    if (this.samples.length > this.#most) this.samples.shift()
+  }
+
+  /** Drops what was over before `at`. */
+  dropBefore(at: number): void {
+    while ((this.holds[0]?.untilAt ?? at) < at) this.holds.shift()
+    // The last sample holds until now.
+    while ((this.samples[1]?.at ?? at) < at) this.samples.shift()
+  }
+}

@@ -1,0 +1,208 @@
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
+import { RecordFile } from '../../src/dashboard/record-file.ts'
+import type { HistoryJson, KeyJson, LossesJson } from '../../src/dashboard/view-json.ts'
+import { createLocks, type Locks } from '../../src/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { openDatabase } from '../../src/stores/sqlite/sqlite-engine.ts'
+import { until } from '../servers/until.ts'
+import { startBrowser, visit } from './browser.ts'
+import { ask, serve, type TestServer } from './dashboard-server.ts'
+
+let folder: string
+let file: string
+let locks: Locks
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-record-'))
+  file = join(folder, 'history.db')
+  locks = createLocks(memoryStore(), { label: 'web-1' })
+})
+afterEach(async () => {
+  await locks.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+interface Opened extends AsyncDisposable {
+  readonly server: TestServer
+  view<T>(query: string): Promise<T & { readonly history: HistoryJson }>
+}
+
+async function open(of: Locks, options: DashboardOptions): Promise<Opened> {
+  const dashboard = createDashboard(of, options)
+  const server = await serve(dashboard)
+  return {
+    server,
+    view: async (query) => JSON.parse((await ask(server, { path: `/api/view?${query}` })).text),
+    async [Symbol.asyncDispose]() {
+      await dashboard.close()
+      await server[Symbol.asyncDispose]()
+    },
+  }
+}
+
+/** A key that is held, seen, and lost, while no page is open. Resolves once its time is over. */
+async function lose(key: string): Promise<void> {
+  const lease = await locks.acquire(key, { ttl: '8s', renew: false })
+  await until('it is lost', () => lease.state === 'lost')
+}
+
+test('what was lost before anybody looked is listed, and the numbers count what the list shows', async () => {
+  await using opened = await open(locks, { record: true, allowEvict: true })
+  await lose('job:1')
+  await locks.acquire('job:2')
+  await until('it is seen', async () => (await opened.view<KeyJson>('key=job:2')).holding === 1)
+  const { status } = await ask(opened.server, {
+    path: '/api/evict',
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ key: 'job:2', reason: 'hangs' }),
+  })
+  expect(status).toBe(200)
+  const losses = await until('both are listed', async () => {
+    const seen = await opened.view<LossesJson>('view=losses')
+    return seen.matching === 2 && seen
+  })
+  const [last, first] = losses.rows
+  expect(last).toMatchObject({ key: 'job:2', end: 'evicted', reason: 'hangs' })
+  expect(first).toMatchObject({ key: 'job:1', end: 'expired', owner: { label: 'web-1', pid: process.pid } })
+  expect(first?.ttlMs).toBeGreaterThan(1000)
+  expect(losses.history).toMatchObject({ expired: 1, evicted: 1 })
+  const only = async (query: string) =>
+    (await opened.view<LossesJson>(`view=losses&${query}`)).rows.map(({ key }) => key)
+  expect(await only('show=expired')).toEqual(['job:1'])
+  expect(await only('show=evicted')).toEqual(['job:2'])
+  expect(await only('search=JOB:1')).toEqual(['job:1'])
+  expect(await only('search=web-1')).toEqual(['job:2', 'job:1'])
+})
+
+test('a history in a file is there after a restart, with the time in which nobody looked', async () => {
+  {
+    await using first = await open(locks, { record: { file } })
+    await lose('job:1')
+    await until('the loss is seen', async () => (await first.view('')).history.expired === 1)
+  }
+  // The time without a look has to be longer than what looks at very many keys may take.
+  const database = openDatabase(file, undefined)
+  database.exec('update hold set from_at = from_at - 60000, until_at = until_at - 60000')
+  database.exec('update watched set from_at = from_at - 60000, until_at = until_at - 60000')
+  database.close()
+  await locks.acquire('job:1')
+  await using second = await open(locks, { record: { file, keep: '1h' } })
+  const key = await until('it has looked', async () => {
+    const seen = await second.view<KeyJson>('key=job:1')
+    return seen.holds.length === 2 && seen
+  })
+  expect(key.holds.map(({ end }) => end)).toEqual(['expired', undefined])
+  expect(key.watched).toHaveLength(2)
+  expect(key.history.expired).toBe(1)
+})
+
+test('a hold whose end nobody saw is unclear, and what is too old is not read', async () => {
+  const now = Date.now()
+  const hold = { id: 'a', fence: 7n, owner: { host: 'h', pid: 1 }, units: 1, limit: 1, fromAt: now - 50_000 }
+  const first = new RecordFile(file, 3_600_000)
+  const watched = { fromAt: now - 60_000, untilAt: now - 40_000 }
+  const old = { ...hold, id: 'b', untilAt: now - 3_700_000, end: 'expired' as const }
+  first.save(
+    [
+      { key: 'open', hold },
+      { key: 'old', hold: old },
+    ],
+    watched,
+    now - 7_200_000,
+  )
+  first.close()
+  await using opened = await open(locks, { record: { file, keep: '1h' } })
+  const { holds } = await opened.view<KeyJson>('key=open')
+  expect(holds).toMatchObject([{ id: 'a', fence: '7', end: 'unclear' }])
+  expect((await opened.view<LossesJson>('view=losses')).matching).toBe(0)
+})
+
+test('rows that cannot be read are left out, and a file of something else is refused', () => {
+  const history = new RecordFile(file, 60_000)
+  const hold = { id: 'a', fence: 1n, owner: {}, units: 1, limit: 1, fromAt: Date.now() }
+  history.save([{ key: 'k', hold }], { fromAt: 0, untilAt: Date.now() }, 0)
+  history.close()
+  const database = openDatabase(file, undefined)
+  database.exec(
+    "insert into hold select 'bad', id, fence, 'no json', 1, 1, 1, null, null, null, null, null from hold",
+  )
+  database.exec(
+    "insert into hold select 'worse', id, 'x', owner, 1, 1, 1, null, null, null, null, null from hold limit 1",
+  )
+  database.close()
+  const again = new RecordFile(file, 60_000)
+  expect(again.load().holds).toEqual([{ key: 'k', hold }])
+  again.close()
+
+  const other = join(folder, 'other.db')
+  const mine = openDatabase(other, undefined)
+  mine.exec('create table mine (it)')
+  mine.close()
+  expect(() => createDashboard(locks, { record: { file: other } })).toThrow(
+    /^Expected `record.file` to be a file that the dashboard has made, or none yet, got /,
+  )
+  expect(() => createDashboard(locks, { record: { file: join(folder, 'none', 'history.db') } })).toThrow(
+    /^The history of the dashboard cannot be opened at /,
+  )
+})
+
+test('a file that cannot be written to is told of once, and the history goes on in memory', async () => {
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  try {
+    await using opened = await open(locks, { record: { file } })
+    const database = openDatabase(file, undefined)
+    database.exec('drop table watched')
+    database.close()
+    await lose('job:1')
+    await until('the loss is known', async () => (await opened.view('')).history.expired === 1)
+    expect(warn).toHaveBeenCalledTimes(1)
+    expect(warn.mock.calls[0]?.[0]).toMatch(/^The history of the dashboard cannot be written to /)
+  } finally {
+    warn.mockRestore()
+  }
+})
+
+test.each([
+  [{ record: 'yes' }, /^Expected `record` to be a boolean, or an object such as /],
+  [{ record: { keep: '1s' } }, /^Expected `record.keep` to be a duration from 60000 ms to 24 days/],
+  [{ record: { file: '' } }, /^Expected `record.file` to be the path of a file, got ""\.$/],
+  [{ record: { path: 'x' } }, /path/],
+])('%j is refused', (options, message) => {
+  expect(() => createDashboard(locks, options as DashboardOptions)).toThrow(message)
+})
+
+test('the number of expired holds leads to the list of them, and a key shows when nobody looked', async () => {
+  const browser = await startBrowser()
+  try {
+    const past = new RecordFile(file, 3_600_000)
+    const now = Date.now()
+    const hold = {
+      id: 'a',
+      fence: 7n,
+      owner: { host: 'h', pid: 1 },
+      units: 1,
+      limit: 1,
+      fromAt: now - 900_000,
+    }
+    const end = { untilAt: now - 800_000, end: 'expired', ttlMs: 30_000, renewedAt: now - 830_000 } as const
+    past.save([{ key: 'job:1', hold: { ...hold, ...end } }], { fromAt: now - 1e6, untilAt: now - 7e5 }, 0)
+    past.close()
+    await locks.acquire('job:1')
+    await using opened = await open(locks, { record: { file } })
+    await using visited = await visit(browser, opened.server.url)
+    const { page } = visited
+    await page.getByRole('link', { name: /^expired since .* 1$/ }).click()
+    const row = page.getByRole('row', { name: /job:1/ })
+    await row.getByText(/^expired: not renewed after .*, ttl 30s$/).waitFor()
+    await row.getByRole('link', { name: 'job:1' }).click()
+    await page.getByRole('cell', { name: /^nobody looked from / }).waitFor()
+    await page.locator('.picture .unseen').waitFor({ state: 'attached' })
+    expect(visited.wrongs).toEqual([])
+  } finally {
+    await browser.close()
+  }
+})
