@@ -1,6 +1,6 @@
 import { expected } from '../base/arguments.ts'
+import { withFacts } from '../base/owner.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
-import { withFacts } from '../engine/owner.ts'
 import { LeaseLostError } from '../errors.ts'
 import { hold, type LocksContext } from './hold.ts'
 import { type HoldSettings, markedKey, SHARED } from './options.ts'
@@ -108,7 +108,10 @@ export class OwnMembership implements GroupMembership {
     const { engine } = this.#context
     const request = { key: bellOf(this.#key), id: undefined, reason }
     try {
-      await engine.ask('evict', () => engine.store.evict(request), engine.attemptMs(1), request.key)
+      await engine.ask('evict', () => engine.store.evict(request), {
+        limitMs: engine.attemptMs(1),
+        key: request.key,
+      })
     } catch {
       // The store is away, or these locks are closed.
     }

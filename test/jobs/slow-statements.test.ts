@@ -6,7 +6,10 @@ beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
 /** Statements that write such rows wait until the connection that holds the advisory lock 42 gives it back. */
-async function slow(scene: JobsScene, { verb, when }: { readonly verb: 'update' | 'delete'; readonly when: string }) {
+async function slow(
+  scene: JobsScene,
+  { verb, when }: { readonly verb: 'update' | 'delete'; readonly when: string },
+) {
   await scene.sql(`
     create function $schema.wait() returns trigger language plpgsql as $$
     begin
@@ -29,7 +32,10 @@ test('a claim whose answer is lost while its statement still runs gives its jobs
   const ids = await direct.enqueueAll([{ name: 'a' }, { name: 'a' }])
   const ran: [string, number][] = []
   const jobs = scene.open({}, { url })
-  const worker = jobs.work({ a: ({ id, attempt }) => ran.push([id, attempt]) }, { ttl: '1h', onError: () => {} })
+  const worker = jobs.work(
+    { a: ({ id, attempt }) => ran.push([id, attempt]) },
+    { ttl: '1h', onError: () => {} },
+  )
   const claiming = (many: number) =>
     until('claims are asked for', async () => {
       const [row] = await scene.sql(
