@@ -1,6 +1,6 @@
 import pg from 'pg'
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
-import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
 import { migrate, type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
@@ -128,3 +128,38 @@ test('a key is released although the queue of notifications is full', async () =
   expect(await holding.release(releaseOf(holder))).toEqual({ was: 'held' })
   fenceOf((await waiting.renew([next]))[0])
 })
+
+test('waiters of one process are remembered together, and each that is gone or has its turn hears that', async () => {
+  const store = newStore()
+  const holder = ticket({ key: 'together' })
+  fenceOf(await store.acquire(holder))
+  const waiting = Array.from({ length: 50 }, () => ticket({ key: holder.key }))
+  await Promise.all(waiting.map((each) => store.acquire(each)))
+  const [head, evicted, cancelled] = [waiting[0], waiting[7], waiting[30]] as [Ticket, Ticket, Ticket]
+  await store.evict({ key: evicted.key, id: evicted.id, reason: 'tested' })
+  await store.release({ ...releaseOf(cancelled), cancel: true })
+  await server.sql(
+    `update holdfast.lock_waiters set heard_at = heard_at - 1000, remembered_until = remembered_until - 1000 where key = 'together'`,
+  )
+  const before = await remembered(holder.key)
+  const answers = await store.renew(waiting)
+  for (const [index, answer] of answers.entries()) {
+    if (waiting[index] === evicted) expect(answer).toMatchObject({ tag: 'gone', reason: 'tested' })
+    else if (waiting[index] === cancelled) expect(answer).toMatchObject({ tag: 'gone', evicted: false })
+    else expect(answer.tag).toBe('queued')
+  }
+  expect(
+    (await remembered(holder.key)).filter((until, index) => until < Number(before[index]) + 1000),
+  ).toEqual([])
+  await server.sql(`update holdfast.lock_holders set expires_at = 1 where key = 'together'`)
+  const next = await store.renew(waiting)
+  expect(next.flatMap(({ tag }, index) => (tag === 'held' ? [waiting[index]] : []))).toEqual([head])
+})
+
+/** Until when each waiter of a key is remembered, in order. */
+async function remembered(key: string): Promise<number[]> {
+  const rows = await server.sql<{ until: number }>(
+    `select remembered_until as until from holdfast.lock_waiters where key = '${key}' order by place`,
+  )
+  return rows.map(({ until }) => until)
+}
