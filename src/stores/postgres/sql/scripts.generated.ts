@@ -338,7 +338,7 @@ begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
-  if (select count(distinct key) from unnest(p_keys) as key) < array_length(p_keys, 1) then
+  if array_length(p_keys, 1) > 1 and (select count(distinct key) from unnest(p_keys) as key) < array_length(p_keys, 1) then
     v_listens := p_listens and not "{schema}".lock_is_unreached(p_inbox);
     v_together := "{schema}".lock_remember_together(
       p_keys, p_ids, p_accept_ms, p_patience_ms, v_now, p_inbox, v_listens
