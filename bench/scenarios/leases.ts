@@ -67,21 +67,26 @@ function holdfastLeases(count: number): Holder {
   }
 }
 
-/** µs of processor per lease to take, to renew once and to release, and the longest stall of the event loop in ms. */
+/** µs of processor per lease to take, to renew once and to release; the longest stall of the event loop in ms; bytes of heap. */
 function leases(name: string, open: (count: number) => Holder, count: number): Candidate {
   return {
     name,
     async measure(_, { quick }) {
+      const heapBefore = heap()
       const holder = open(count)
       const loop = watchLoop()
       const take = await cpuWhile(() => inSteps(count, (index) => holder.take(index)))
       const before = holder.renewals()
       const hold = await cpuWhile(() => sleep(TTL_MS * (quick ? 0.4 : 1)))
       const renewals = holder.renewals() - before
-      const release = await cpuWhile(() => inSteps(count, (index) => holder.release(index)))
+      // The collection is not a stall of the candidate's making.
       const stallMs = loop.stop()
+      const bytes = (heap() - heapBefore) / count
+      const loopAgain = watchLoop()
+      const release = await cpuWhile(() => inSteps(count, (index) => holder.release(index)))
+      const longest = Math.max(stallMs, loopAgain.stop())
       await holder.close()
-      return [take / count, hold / renewals, release / count, stallMs]
+      return [take / count, hold / renewals, release / count, longest, bytes]
     },
   }
 }
@@ -122,3 +127,8 @@ function watchLoop(): { stop(): number } {
 }
 
 const RESOLUTION_MS = 5
+
+function heap(): number {
+  globalThis.gc?.()
+  return process.memoryUsage().heapUsed
+}

@@ -367,6 +367,20 @@ const views = [
     ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
     ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
     [
+      'waiters are left out of what is kept of a key',
+      'queue.size === 0 && tombstones.size === 0 && closedUntil',
+      'tombstones.size === 0 && closedUntil',
+      STORE,
+    ],
+    [
+      'tombstones are left out of what is kept of a key',
+      'tombstones.size === 0 && closedUntil',
+      'closedUntil',
+      // No case uses another key between a cancel and the request that comes late.
+      [...STORE, 'conformance'],
+    ],
+    ['a lock-delay is left out of what is kept of a key', ' && closedUntil === 0\n', '\n', STORE],
+    [
       'a room with a queue counts as idle',
       'if (entry.value.rememberedUntil + LATE_MS > time.ms) return false',
       ';',

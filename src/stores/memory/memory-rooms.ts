@@ -1,10 +1,26 @@
-import { openRoom, type Room } from '../../law/room.ts'
+import type { Holder, Room } from '../../law/room.ts'
 
-/** A room with its key, and its neighbours in the ring of all rooms. */
-export interface KeptRoom extends Room {
-  key: string
-  previous: KeptRoom
-  next: KeptRoom
+/**
+ * What is kept of a key, and its neighbours in the ring of all keys.
+ *
+ * Nearly every key has one holder, and nobody who waits. Then the store keeps that holder alone, because a room takes three
+ * times the memory. With a million leases the garbage collector would stop the process for that much longer.
+ */
+export class KeptRoom {
+  readonly key: string
+  previous: KeptRoom = this
+  next: KeptRoom = this
+  /** The holder, if there is no room. `undefined`: nobody holds. */
+  holder: Holder | undefined = undefined
+  /** The last fence, if there is no room. */
+  lastFence: number
+  /** `undefined`: what the fields above say is all that there is to know. */
+  room: Room | undefined = undefined
+
+  constructor(key: string, lastFence: number) {
+    this.key = key
+    this.lastFence = lastFence
+  }
 }
 
 /**
@@ -19,13 +35,6 @@ export class MemoryRooms {
   /** The room to look at next. The newest room is the one before it. */
   #oldest: KeptRoom | undefined
   #size = 0
-  /** An idle room is as good as a new one, except for its times and its fence. Making new rosters costs more than a lock. */
-  readonly #spare: KeptRoom[] = []
-  readonly #reaches: Room['reaches']
-
-  constructor(reaches: Room['reaches']) {
-    this.#reaches = reaches
-  }
 
   get size(): number {
     return this.#size
@@ -37,42 +46,39 @@ export class MemoryRooms {
 
   /** The key must have no room yet. */
   open(key: string, lastFence: number): KeptRoom {
-    const room = this.#spare.pop() ?? (openRoom(0, this.#reaches) as KeptRoom)
-    room.lastFence = lastFence
-    room.key = key
-    const next = this.#oldest ?? room
-    const previous = this.#oldest?.previous ?? room
-    room.previous = previous
-    room.next = next
-    previous.next = room
-    next.previous = room
-    this.#oldest ??= room
+    const kept = new KeptRoom(key, lastFence)
+    if (this.#oldest === undefined) this.#oldest = kept
+    else {
+      const next = this.#oldest
+      const { previous } = next
+      kept.previous = previous
+      kept.next = next
+      previous.next = kept
+      next.previous = kept
+    }
     this.#size += 1
     const shard = shardOf(key)
     const rooms = this.#shards[shard]
-    if (rooms === undefined) this.#shards[shard] = new Map([[key, room]])
-    else rooms.set(key, room)
-    return room
+    if (rooms === undefined) this.#shards[shard] = new Map([[key, kept]])
+    else rooms.set(key, kept)
+    return kept
   }
 
   /** The room that was not looked at for the longest time. From now on it is the newest. */
   nextToLookAt(): KeptRoom | undefined {
-    const room = this.#oldest
-    this.#oldest = room?.next
-    return room
+    const kept = this.#oldest
+    this.#oldest = kept?.next
+    return kept
   }
 
   /** The room must be idle, and must not be used afterwards. */
-  close(room: KeptRoom): void {
-    const { key, previous, next } = room
+  close(kept: KeptRoom): void {
+    const { key, previous, next } = kept
     this.#shards[shardOf(key)]?.delete(key)
     this.#size -= 1
     previous.next = next
     next.previous = previous
-    if (this.#oldest === room) this.#oldest = this.#size === 0 ? undefined : next
-    room.closedUntil = 0
-    room.nextExpiry = Number.POSITIVE_INFINITY
-    if (this.#spare.length < SPARE_ROOMS) this.#spare.push(room)
+    if (this.#oldest === kept) this.#oldest = this.#size === 0 ? undefined : next
   }
 
   *keys(): Generator<string, void, void> {
@@ -90,4 +96,3 @@ function shardOf(key: string): number {
 
 const SHARDS = 256
 const HASHED = 8
-const SPARE_ROOMS = 16

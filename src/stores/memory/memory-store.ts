@@ -11,7 +11,20 @@ import {
   type Ticket,
   type Wake,
 } from '../../contract/store.ts'
-import { acquire, evict, isIdle, release, renew, type StoreTime, type VerbResult } from '../../law/room.ts'
+import {
+  acquire,
+  emptyLone,
+  evict,
+  fillLone,
+  isIdle,
+  isLone,
+  openRoom,
+  type Room,
+  release,
+  renew,
+  type StoreTime,
+  type VerbResult,
+} from '../../law/room.ts'
 import { view } from '../../law/view.ts'
 import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 
@@ -45,16 +58,20 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 class MemoryStore implements Store {
   readonly name = 'memory'
   readonly inProcess?: true
-  readonly #rooms: MemoryRooms
+  readonly #rooms: MemoryRooms = new MemoryRooms()
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #now: (atMs?: number) => StoreTime
+  readonly #reaches: Room['reaches']
   /** The largest fence of all rooms that were cleared. A new room starts above it. */
   #fenceFloor = 0
-  /** The room that was left last. */
-  #left: KeptRoom | undefined
+  /** The key that was asked about last. Its room may be the desk. */
+  #last: KeptRoom | undefined
+  /** The law works on rooms. A lone holder gets this one as long as its key is the last that was asked about. */
+  #desk: Room
 
   constructor({ now, reaches }: MemoryStoreOptions) {
-    this.#rooms = new MemoryRooms(reaches ?? (() => this.#listeners.size > 0))
+    this.#reaches = reaches ?? (() => this.#listeners.size > 0)
+    this.#desk = openRoom(0, this.#reaches)
     this.#now = now ?? processTime
     if (now === undefined) this.inProcess = true
   }
@@ -67,7 +84,7 @@ class MemoryStore implements Store {
   renew(tickets: readonly Ticket[], atMs?: number): readonly RenewAnswer[] {
     const time = this.#now(atMs)
     return tickets.map((ticket) => {
-      const room = this.#find(ticket.key)
+      const room = this.#find(ticket.key, time)
       return room === undefined ? GONE : this.#settled(renew(room, ticket, time))
     })
   }
@@ -75,11 +92,8 @@ class MemoryStore implements Store {
   release(request: ReleaseRequest, atMs?: number): ReleaseAnswer {
     const time = this.#now(atMs)
     // A tombstone needs a room, even if there is none yet.
-    const room = request.cancel ? this.#enter(request.key, time) : this.#find(request.key)
-    if (room === undefined) return { was: 'unknown' }
-    const outcome = release(room, request, time)
-    this.#leave(room, time)
-    return this.#settled(outcome)
+    const room = request.cancel ? this.#enter(request.key, time) : this.#find(request.key, time)
+    return room === undefined ? { was: 'unknown' } : this.#settled(release(room, request, time))
   }
 
   listen(onWake: (wake: Wake) => void): () => void {
@@ -95,15 +109,16 @@ class MemoryStore implements Store {
     const page = keys.slice(0, request.count)
     const rooms = page
       .map((key) => this.#rooms.get(key))
-      .filter((room) => room !== undefined)
-      .map((room) => view(room, room.key, time))
+      .filter((kept) => kept !== undefined)
+      .map((kept) => view(kept.room ?? this.#roomOf(kept), kept.key, time))
       .filter((room) => room.holders.length > 0 || room.queue.length > 0 || room.closedMs > 0)
     return { rooms, next: keys.length > page.length ? page.at(-1) : undefined }
   }
 
   evict(request: EvictRequest): readonly string[] {
-    const room = this.#find(request.key)
-    return room === undefined ? [] : this.#settled(evict(room, request, this.#now()))
+    const time = this.#now()
+    const room = this.#find(request.key, time)
+    return room === undefined ? [] : this.#settled(evict(room, request, time))
   }
 
   /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
@@ -116,30 +131,48 @@ class MemoryStore implements Store {
       .sort(byCodeUnits)
   }
 
-  #find(key: string): KeptRoom | undefined {
-    return this.#left?.key === key ? this.#left : this.#rooms.get(key)
+  #find(key: string, time: StoreTime): Room | undefined {
+    const kept = this.#last?.key === key ? this.#last : this.#rooms.get(key)
+    return kept === undefined ? undefined : this.#visit(kept, time)
   }
 
-  #enter(key: string, time: StoreTime): KeptRoom {
-    const present = this.#find(key)
+  #enter(key: string, time: StoreTime): Room {
+    const present = this.#find(key, time)
     if (present !== undefined) return present
     this.#clearOldest(time)
-    return this.#rooms.open(key, this.#fenceFloor)
+    return this.#visit(this.#rooms.open(key, this.#fenceFloor), time)
   }
 
-  /** Keeps the room that was left last until another room is left: the same key again and again has to be fast. */
-  #leave(room: KeptRoom, time: StoreTime): void {
-    const before = this.#left
-    if (before === room) return
-    this.#left = room
-    if (before !== undefined) this.#clear(before, time)
+  /** The room of a key for the law. It stays with the key until another key is visited. */
+  #visit(kept: KeptRoom, time: StoreTime): Room {
+    if (this.#last !== kept) {
+      if (this.#last !== undefined) this.#leave(this.#last, time)
+      this.#last = kept
+    }
+    if (kept.room === undefined) {
+      fillLone(this.#desk, kept)
+      kept.holder = undefined
+      kept.room = this.#desk
+    }
+    return kept.room
   }
 
-  #clear(room: KeptRoom, time: StoreTime): void {
-    if (!isIdle(room, time)) return
+  #leave(kept: KeptRoom, time: StoreTime): void {
+    this.#last = undefined
+    const { room } = kept
+    if (room === undefined) return
+    if (this.#clear(kept, room, time) || isLone(room)) {
+      kept.lastFence = room.lastFence
+      kept.holder = emptyLone(room)
+      kept.room = undefined
+    } else if (room === this.#desk) this.#desk = openRoom(0, this.#reaches)
+  }
+
+  #clear(kept: KeptRoom, room: Room, time: StoreTime): boolean {
+    if (!isIdle(room, time)) return false
     this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
-    if (this.#left === room) this.#left = undefined
-    this.#rooms.close(room)
+    this.#rooms.close(kept)
+    return true
   }
 
   /**
@@ -149,9 +182,18 @@ class MemoryStore implements Store {
   #clearOldest(time: StoreTime): void {
     if (this.#rooms.size < 2) return
     for (let looks = 0; looks < 2; looks += 1) {
-      const room = this.#rooms.nextToLookAt()
-      if (room !== undefined) this.#clear(room, time)
+      const kept = this.#rooms.nextToLookAt()
+      if (kept === undefined || kept === this.#last) continue
+      if (kept.room !== undefined) this.#clear(kept, kept.room, time)
+      else if (kept.holder === undefined || kept.holder.expiresAt <= time.ms) this.#visit(kept, time)
     }
+  }
+
+  /** A room for a lone holder, to look at. */
+  #roomOf(kept: KeptRoom): Room {
+    const room = openRoom(0, this.#reaches)
+    fillLone(room, kept)
+    return room
   }
 
   #settled<A>(outcome: VerbResult<A>): A {

@@ -14,7 +14,7 @@ describe('the rooms of a memory store', () => {
   test('are found by key, and visited in turn: the newest last', () => {
     fc.assert(
       fc.property(fc.array(steps, { maxLength: 200 }), (history) => {
-        const rooms = new MemoryRooms(() => false)
+        const rooms = new MemoryRooms()
         const inTurn: KeptRoom[] = []
         for (const step of history) {
           switch (step.do) {
@@ -44,20 +44,6 @@ describe('the rooms of a memory store', () => {
         }
       }),
     )
-  })
-
-  test('start with the fence they are opened with, also where a closed room is used again', () => {
-    const rooms = new MemoryRooms(() => false)
-    const room = rooms.open('first', 7)
-    room.closedUntil = 99
-    room.nextExpiry = 99
-    rooms.close(room)
-    expect(rooms.open('second', 8)).toMatchObject({
-      key: 'second',
-      lastFence: 8,
-      closedUntil: 0,
-      nextExpiry: Number.POSITIVE_INFINITY,
-    })
   })
 
   test('cost a visitor about the same however many keys are held', () => {
