@@ -22,7 +22,7 @@ export class RedisStore extends RoomRequests implements Store {
     const names = new RoomNames(link.keyPrefix + prefix)
     // A grant that replicas must have needs the confirmation of the waiter, because the message does not wait for the
     // replicas.
-    const options = { grantsByMessage: replicas === 0, leastGroup }
+    const options = { grantsByMessage: replicas === 0, leastGroup, sendsInHalves: true }
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
       super(new ClusterServers(link, { names, replicas }), names, options)

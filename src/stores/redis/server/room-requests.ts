@@ -41,6 +41,9 @@ interface Pending<Asked extends { readonly key: string }, Answer> {
  * Requests of one tick that can go together share a script call. With many in flight that more than doubles the
  * throughput of a connection (measured: 2.1 times the bare SET and compare-and-delete). A single request does not
  * notice it.
+ *
+ * If nothing else is under way, many requests go in two halves, the second one after the event loop has turned once. The
+ * callers of a half ask again together, so from then on the server works on one half while this process works on the other.
  */
 export class RoomRequests {
   readonly #topology: Topology
@@ -53,9 +56,13 @@ export class RoomRequests {
   #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
   #acquires: Pending<Ticket, AcquireAnswer>[] = []
+  readonly #sendsInHalves: boolean
+  /** How many releases and acquires were sent and have no answer. */
+  #unanswered = 0
 
   constructor(topology: Topology, names: RoomNames, options: RoomRequestOptions = {}) {
-    const { grantsByMessage = false, leastGroup } = options
+    const { grantsByMessage = false, leastGroup, sendsInHalves = false } = options
+    this.#sendsInHalves = sendsInHalves
     this.#topology = topology
     this.#names = names
     this.#terms = new GrantTerms({ inbox: this.#inbox, grantsByMessage })
@@ -148,9 +155,16 @@ export class RoomRequests {
   }
 
   readonly #send = (): void => {
-    const [releases, acquires] = [this.#releases, this.#acquires]
-    this.#releases = []
-    this.#acquires = []
+    const count = this.#releases.length + this.#acquires.length
+    if (!this.#sendsInHalves || this.#unanswered > 0 || count < LEAST_IN_HALVES) return this.#sendFirst(count)
+    this.#sendFirst(Math.ceil(count / 2))
+    setImmediate(() => this.#sendFirst(this.#releases.length + this.#acquires.length))
+  }
+
+  /** Sends so many of the requests. The others stay, in their order. */
+  #sendFirst(count: number): void {
+    const releases = this.#releases.splice(0, count)
+    const acquires = this.#acquires.splice(0, count - releases.length)
     const { scripts } = this.#topology
     // Releases first: a key that is released in the same tick is free for the acquires of this tick.
     for (const [partition, there] of this.#topology.divide(releases)) {
@@ -197,12 +211,20 @@ export class RoomRequests {
         if (text[0] === 'q') noticeWaiter(partition, text)
       }
     }
+    this.#unanswered += batch.length
     partition
       .run(script, args)
-      .then(deliver, (error: unknown) => {
-        if (!(error instanceof NotReplicatedError)) throw error
-        deliver(error.reply, error)
-      })
+      .then(
+        (reply) => {
+          this.#unanswered -= batch.length
+          deliver(reply)
+        },
+        (error: unknown) => {
+          this.#unanswered -= batch.length
+          if (!(error instanceof NotReplicatedError)) throw error
+          deliver(error.reply, error)
+        },
+      )
       .catch((error: unknown) => {
         for (const { asked, reject } of batch) reject(this.#topology.failure(error, asked.key))
       })
@@ -258,6 +280,11 @@ export interface RoomRequestOptions {
    * group.
    */
   readonly leastGroup?: number | undefined
+  /**
+   * Whether many requests of one tick go in two halves. Not where somebody else's commands must keep their place between those
+   * of the rooms. Default: false.
+   */
+  readonly sendsInHalves?: boolean | undefined
 }
 
 /** A single script call. */
@@ -268,6 +295,8 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly parse: (text: string, asked: Asked) => Answer
 }
 
+/** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
+const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
 
