@@ -3,12 +3,23 @@ import { hostname } from 'node:os'
 
 /** 96 random bits per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
 const processPart: string = randomBytes(12).toString('base64url')
-let counter = 0
+
+/** The last two digits of the counter, so that most ids are made by joining two texts: a quarter of the time. */
+const ENDS: readonly string[] = Array.from({ length: 36 ** 2 }, (_, end) => end.toString(36).padStart(2, '0'))
+let start = processPart
+let starts = 0
+let ends = 0
 
 /** A ticket id: unique for ever, and known before the first request is made. */
 export function nextTicketId(): string {
-  counter += 1
-  return `${processPart}${counter.toString(36)}`
+  if (ends === ENDS.length) {
+    ends = 0
+    starts += 1
+    start = `${processPart}${starts.toString(36)}`
+  }
+  const end = ENDS[ends] as string
+  ends += 1
+  return start + end
 }
 
 /** Spreads retries and renewals of many processes apart. Not for ids. */
