@@ -1,5 +1,9 @@
 /**
- * Measures Holdfast next to the hand-written limit and to its peers: `npm run bench -- [--quick] [--only NAME] [--json]`.
+ * Measures Holdfast next to the hand-written limit and to its peers:
+ * `npm run bench -- [--quick] [--only NAME] [--json] [--plots] [--list]`.
+ *
+ * `--only`: one table, by its name, or all tables whose names contain the text. `--list` prints the names. `--plots` draws
+ * the plots of RESULTS.md anew, from the tables that were measured.
  *
  * Every number comes from a fresh process. Rounds are interleaved over the candidates, ratios are taken within a round,
  * and medians are shown: the machine's speed drifts. With two processors or more, the server has one of its own and the
@@ -15,7 +19,8 @@ import { startEtcd } from '../test/servers/etcd-server.ts'
 import { ensureBinary } from '../test/servers/install.ts'
 import { startPostgres } from '../test/servers/postgres-server.ts'
 import { type RedisServer, startRedis } from '../test/servers/redis-server.ts'
-import { type Candidate, median, type Scenario } from './scenario.ts'
+import { type Line, writePlot } from './plot.ts'
+import { type Candidate, median, PLOTS, type PlotName, type Scenario } from './scenario.ts'
 import { scenarios } from './scenarios.ts'
 
 const { values } = parseArgs({
@@ -23,6 +28,8 @@ const { values } = parseArgs({
     quick: { type: 'boolean', default: false },
     only: { type: 'string', multiple: true, default: [] },
     json: { type: 'boolean', default: false },
+    plots: { type: 'boolean', default: false },
+    list: { type: 'boolean', default: false },
   },
 })
 
@@ -39,10 +46,12 @@ const run = promisify(execFile)
 const measure = fileURLToPath(new URL('measure.js', import.meta.url))
 const rounds = values.quick ? 3 : 7
 const pinned = availableParallelism() > 1 && spawnSync('taskset', ['-c', '1', 'true']).status === 0
-const chosen = scenarios.filter(
-  (scenario) => values.only.length === 0 || values.only.some((name) => scenario.name.includes(name)),
-)
+const chosen = values.only.length === 0 ? scenarios : [...new Set(values.only.flatMap(scenariosNamed))]
 
+if (values.list) {
+  for (const { name, title } of scenarios) process.stdout.write(`${name}\t${title}\n`)
+  process.exit(0)
+}
 if (chosen.length === 0) {
   process.stderr.write(`Expected --only to name one of ${scenarios.map(({ name }) => name).join(', ')}.\n`)
   process.exit(64)
@@ -67,8 +76,15 @@ try {
   await postgres?.close()
   await etcd?.close()
 }
+if (values.plots) draw(rows)
 if (values.json)
   process.stdout.write(`${JSON.stringify({ machine: machine(), quick: values.quick, rows }, null, 2)}\n`)
+
+/** The one of this name. If there is none, all whose names contain the text. */
+function scenariosNamed(text: string): readonly Scenario[] {
+  const exact = scenarios.filter(({ name }) => name === text)
+  return exact.length > 0 ? exact : scenarios.filter(({ name }) => name.includes(text))
+}
 
 async function compare(scenario: Scenario, redis: RedisServer): Promise<Row[]> {
   const measured: number[][][] = scenario.candidates.map(() => [])
@@ -111,6 +127,10 @@ async function once(scenario: Scenario, candidate: Candidate, redis: RedisServer
     const [command = '', ...rest] = pinned ? ['taskset', '-c', '1', ...node] : node
     const { stdout } = await run(command, rest, { timeout: 180_000, killSignal: 'SIGKILL' })
     return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as number[]
+  } catch (error) {
+    // Some candidates do not come to an end with very many waiters. Their numbers are missing then, and no others.
+    process.stderr.write(`${scenario.name}, ${candidate.name}: ${String(error).slice(0, 500)}\n`)
+    return scenario.metrics.map(() => Number.NaN)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -126,6 +146,28 @@ function show(scenario: Scenario, result: readonly Row[]): void {
     say(`| ${candidate} | ${numbers.map(format).join(' | ')} | ${middle} | ${least}–${largest} |`)
   }
   say('')
+}
+
+/** A plot for each kind of scenario that was measured at two sizes or more. */
+function draw(measured: readonly Row[]): void {
+  const folder = fileURLToPath(new URL('../../bench/plots/', import.meta.url))
+  for (const [name, labels] of Object.entries(PLOTS)) {
+    const lines = new Map<string, [number, number][]>()
+    for (const { scenario, candidate, values: numbers } of measured) {
+      const size = sizeIn(name as PlotName, scenario)
+      const cost = numbers[0] ?? Number.NaN
+      if (size !== undefined && cost > 0)
+        lines.set(candidate, [...(lines.get(candidate) ?? []), [size, cost]])
+    }
+    const drawn = [...lines].map(([candidate, points]): Line => ({ name: candidate, points }))
+    if (drawn.some(({ points }) => points.length > 1))
+      writePlot(join(folder, `${name}.svg`), { ...labels, lines: drawn })
+  }
+}
+
+function sizeIn(plot: PlotName, scenarioName: string): number | undefined {
+  const scenario = scenarios.find(({ name }) => name === scenarioName)
+  return scenario?.plot?.of === plot ? scenario.plot.size : undefined
 }
 
 function format(value: number): string {

@@ -10,7 +10,30 @@ export interface Scenario {
   readonly candidates: readonly Candidate[]
   /** The goal of the design for Holdfast, as a ratio of the first metric. */
   readonly target: string
+  /** Its first metric is a point of this plot. */
+  readonly plot?: { readonly of: PlotName; readonly size: number }
 }
+
+/** The plots, each a file in `bench/plots`. */
+export type PlotName = keyof typeof PLOTS
+
+export const PLOTS = {
+  'memory-waiters': {
+    title: 'In process: a hand-over, by the number of waiters',
+    sizes: 'waiters on one key',
+    costs: 'µs of processor per hand-over',
+  },
+  'memory-leases': {
+    title: 'In process: a lease, by the number of leases',
+    sizes: 'held leases',
+    costs: 'µs of processor to take one',
+  },
+  'redis-waiters': {
+    title: 'Redis: a hand-over, by the number of waiters',
+    sizes: 'waiters of one process on one key',
+    costs: 'µs per hand-over',
+  },
+} as const
 
 export interface Metric {
   readonly name: string

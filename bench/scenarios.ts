@@ -32,7 +32,7 @@ import { openRedlock, openRedlockOn } from './adapters/redlock.ts'
 import type { Metric, Scenario } from './scenario.ts'
 import { asyncLockCallbacks, bareCallbacks, callbacks, holdfastCallbacks } from './scenarios/callback.ts'
 import { crowd } from './scenarios/crowd.ts'
-import { cycle, tightCycle } from './scenarios/cycle.ts'
+import { coldCycle, cycle, tightCycle } from './scenarios/cycle.ts'
 import { fairness } from './scenarios/fairness.ts'
 import { flight } from './scenarios/flight.ts'
 import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
@@ -41,7 +41,7 @@ import { idle } from './scenarios/idle.ts'
 import { jobsBeside, jobsOneWorker, jobsThroughput } from './scenarios/jobs.ts'
 import { jobsLatency } from './scenarios/jobs-start.ts'
 import { manyLeases } from './scenarios/leases.ts'
-import { queueLength } from './scenarios/queue-length.ts'
+import { queueLength, remoteQueueLength } from './scenarios/queue-length.ts'
 import { type QuorumFault, quorumCycle } from './scenarios/quorum-cycle.ts'
 import { bareRenewing, holdfastRenewing } from './scenarios/renewing.ts'
 
@@ -96,6 +96,7 @@ export const scenarios: readonly Scenario[] = [
   ...manyLeases.map(
     ([count, candidates]): Scenario => ({
       name: `memory-leases-${count}`,
+      plot: { of: 'memory-leases', size: count },
       title: `In process, ${count.toLocaleString('en')} held leases, processor time each`,
       metrics: [
         { name: 'take', unit: 'µs', better: 'lower' },
@@ -111,6 +112,7 @@ export const scenarios: readonly Scenario[] = [
   ...[10, 1000, 100_000].map(
     (waiters): Scenario => ({
       name: `memory-waiters-${waiters}`,
+      plot: { of: 'memory-waiters', size: waiters },
       title: `In process, ${waiters.toLocaleString('en')} waiters on one key, processor time per hand-over`,
       metrics: [{ name: 'hand-over', unit: 'µs', better: 'lower' }],
       target: 'the same for 100,000 as for 10',
@@ -157,6 +159,18 @@ export const scenarios: readonly Scenario[] = [
     ],
   },
   {
+    name: 'redis-free-cold',
+    title: 'Redis, a free key, one at a time, in the first second of a process',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.2x',
+    candidates: [
+      coldCycle('SET NX PX + compare-and-delete', openBareRedis),
+      coldCycle('holdfast', openRedis),
+      coldCycle('redlock', openRedlock),
+      coldCycle('redis-semaphore', openRedisSemaphore),
+    ],
+  },
+  {
     name: 'redis-flight',
     title: 'Redis, free keys, 64 in flight',
     metrics: [PER_SECOND],
@@ -190,6 +204,19 @@ export const scenarios: readonly Scenario[] = [
       handOver('redis-semaphore', openRedisSemaphore, 500),
     ],
   },
+  ...[10, 1000, 100_000].map(
+    (waiters): Scenario => ({
+      name: `redis-waiters-${waiters}`,
+      plot: { of: 'redis-waiters', size: waiters },
+      title: `Redis, ${waiters.toLocaleString('en')} waiters of one process on one key, time per hand-over`,
+      metrics: [{ name: 'hand-over', unit: 'µs', better: 'lower' }],
+      target: 'for 100,000 at most twice as for 1,000',
+      candidates: [
+        remoteQueueLength('Lua queue + message', openBareRedisQueue, waiters),
+        remoteQueueLength('holdfast', openRedis, waiters),
+      ],
+    }),
+  ),
   {
     name: 'redis-fairness',
     title: 'Redis, 4 processes × 25 loops on one key',

@@ -24,6 +24,26 @@ export function cycle(name: string, open: OpenAdapter, cycles: number): Candidat
   }
 }
 
+/** The same in the first second of the process, the connection included: most services take few locks, with cold code. */
+export function coldCycle(name: string, open: OpenAdapter): Candidate {
+  return {
+    name,
+    async measure(surroundings) {
+      const adapter = await open(surroundings)
+      const times: number[] = []
+      const startedAt = performance.now()
+      while (performance.now() - startedAt < 1000) {
+        const from = performance.now()
+        await (await adapter.acquire('cold'))()
+        times.push(performance.now() - from)
+      }
+      const tookMs = performance.now() - startedAt
+      await adapter.close()
+      return [percentile(times, 0.5) * 1000, (times.length / tookMs) * 1000]
+    },
+  }
+}
+
 /** The same without reading the clock for each cycle, for cycles shorter than such a reading: cycles per second. */
 export function tightCycle(name: string, open: OpenAdapter, cycles: number): Candidate {
   return {

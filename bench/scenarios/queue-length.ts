@@ -23,3 +23,32 @@ export function queueLength(name: string, open: OpenAdapter, waiters: number): C
     },
   }
 }
+
+/**
+ * The same on a server: µs per hand-over, for the first thousands of them. The rest of a long queue is left to the end of the
+ * process.
+ */
+export function remoteQueueLength(name: string, open: OpenAdapter, waiters: number): Candidate {
+  return {
+    name,
+    async measure(surroundings, { quick }) {
+      const adapter = await open(surroundings)
+      const handOvers = quick ? 1000 : 5000
+      let left = handOvers
+      let tookMs = 0
+      while (left > 0) {
+        const count = Math.min(left, waiters)
+        const first = await adapter.acquire('queue')
+        const waiting = Array.from({ length: waiters }, () => adapter.acquire('queue'))
+        // The server answers in order: when this is answered, all of them wait.
+        await (await adapter.acquire('behind'))()
+        const startedAt = performance.now()
+        await first()
+        for (const release of waiting.slice(0, count)) await (await release)()
+        tookMs += performance.now() - startedAt
+        left -= count
+      }
+      return [(tookMs / handOvers) * 1000]
+    },
+  }
+}
