@@ -7,7 +7,7 @@ export interface Line {
   readonly points: readonly (readonly [size: number, cost: number])[]
 }
 
-export interface Plot {
+interface Plot {
   readonly title: string
   readonly sizes: string
   readonly costs: string

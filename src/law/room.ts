@@ -97,7 +97,7 @@ export function openRoom(fenceFloor: number, reaches: Room['reaches'] = reachesN
 }
 
 /** All that there is to know of a key that one ticket holds at most, and nobody else waits for or was refused. */
-export interface Lone {
+interface Lone {
   readonly holder: Holder | undefined
   readonly lastFence: number
 }
