@@ -8,12 +8,31 @@ import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
 import { claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import { CleanUps } from './clean-ups.ts'
-import { type ClaimedJob, JOB_STATES, type JobCount, type JobState, type JobView } from './job.ts'
-import { JobTables } from './job-tables.ts'
-import type { ClaimOptions, InspectOptions, Jobs, JobsOptions, Worker } from './jobs.ts'
+import {
+  type ClaimedJob,
+  JOB_STATES,
+  type JobCount,
+  type JobDetails,
+  type JobsInTime,
+  type JobView,
+} from './job.ts'
+import { type Chosen, JobTables } from './job-tables.ts'
+import { JobViews } from './job-views.ts'
+import type {
+  ClaimOptions,
+  CountOverTimeOptions,
+  JobFilter,
+  JobPage,
+  JobSelection,
+  Jobs,
+  JobsOptions,
+  ListOptions,
+  Worker,
+} from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
-import { parseIds, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
+import { LIMIT_RANGE, parseId, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
+import { NOT_OVER, OVER, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { JobWakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
@@ -57,6 +76,7 @@ class PostgresJobs implements Jobs {
   readonly #renewing: PostgresConnections
   readonly #tables: JobTables
   readonly #renewals: JobTables
+  readonly #views: JobViews
   readonly #newQueue: () => SettlementQueue
   readonly #settling: SettleContext
   readonly #wakes: JobWakes
@@ -81,6 +101,7 @@ class PostgresJobs implements Jobs {
     this.#renewing = connectionsOf(client, { max: 2, applicationName: 'holdfast jobs renewal', maker })
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
+    this.#views = new JobViews(this.#connections, schema)
     const keepsCompleted = this.#keepCompletedMs > 0
     this.#newQueue = () => new SettlementQueue(this.#tables, { keepsCompleted })
     this.#settling = { tables: this.#tables, queue: this.#newQueue(), keepsCompleted }
@@ -163,48 +184,61 @@ class PostgresJobs implements Jobs {
     return jobs.map((facts) => claimedJob(facts, lease, this.#settling) as ClaimedJob<never>)
   }
 
-  async *inspect(options: InspectOptions = {}): AsyncGenerator<JobView, void, undefined> {
-    checkOptions(options, ['state', 'name', 'after'])
-    const { state, name, after = '0' } = options
-    const names = name === undefined ? undefined : parseNames('name', name)
-    const filter = { states: parseStates(state), names }
-    let from = after === '0' ? after : (parseIds('after', after)[0] ?? '0')
-    for (;;) {
-      const page = await this.#tables.inspect({ ...filter, after: from, limit: PAGE })
-      yield* page
-      if (page.length < PAGE) return
-      from = page.at(-1)?.id ?? from
-    }
+  async list(options: ListOptions = {}): Promise<JobPage> {
+    const query = parseListOptions(options)
+    // One more, to know whether another page follows.
+    const found = await this.#views.list({ ...query, limit: query.limit + 1 })
+    const jobs = found.slice(0, query.limit)
+    return { jobs, next: found.length > jobs.length ? (jobs.at(-1)?.id ?? null) : null }
   }
 
-  async find(id: string): Promise<JobView | null> {
-    const [parsed] = parseIds('id', id)
-    const [job = null] = await this.#tables.inspect({
-      states: JOB_STATES,
-      names: undefined,
-      id: parsed,
-      after: '0',
-      limit: 1,
-    })
-    return job
+  async *inspect(filter: JobFilter = {}): AsyncGenerator<JobView, void, undefined> {
+    const query = parseFilter(filter)
+    let after: string | undefined
+    do {
+      const page = await this.#views.list({ ...query, after, limit: PORTION })
+      yield* page
+      after = page.length < PORTION ? undefined : page.at(-1)?.id
+    } while (after !== undefined)
+  }
+
+  async find(id: string): Promise<JobDetails | null> {
+    return this.#views.find({ states: JOB_STATES, ids: [parseId('id', id)], limit: 1 })
   }
 
   count(): Promise<readonly JobCount[]> {
-    return this.#tables.count()
+    return this.#views.count()
   }
 
-  async retry(ids: string | readonly string[]): Promise<readonly string[]> {
-    return this.#tables.retry(parseIds('ids', ids))
+  async countOverTime(options: CountOverTimeOptions = {}): Promise<readonly JobsInTime[]> {
+    checkOptions(options, ['span', 'step', 'name'])
+    const { span = '1h', step = '1m', name } = options
+    const spanMs = parseDuration('span', span, LIMIT_RANGE)
+    const stepMs = parseDuration('step', step, LIMIT_RANGE)
+    const steps = Math.ceil(spanMs / stepMs)
+    if (!(steps <= MOST_STEPS)) throw expected('span', `at most ${MOST_STEPS} times \`step\``, span)
+    return this.#views.countOverTime({
+      names: name === undefined ? undefined : parseNames('name', name),
+      stepMs,
+      steps,
+    })
   }
 
-  async cancel(id: string, options: { readonly reason: string }): Promise<boolean> {
-    const [parsed = ''] = parseIds('id', id)
-    checkOptions(options, ['reason'])
-    return (await this.#tables.cancel(parsed, parseText('reason', options.reason))) !== null
+  async retry(selection: JobSelection): Promise<readonly string[]> {
+    const change = (chosen: Chosen) => this.#tables.retry(chosen)
+    return repair(this.#views, { selection, from: RETRIABLE, done: 'retried', change })
   }
 
-  async remove(ids: string | readonly string[]): Promise<readonly string[]> {
-    return this.#tables.remove(parseIds('ids', ids))
+  async cancel(selection: JobSelection, options: { readonly reason: string }): Promise<readonly string[]> {
+    checkOptions(options, ['reason'], 'reason')
+    const reason = parseText('reason', options.reason)
+    const change = (chosen: Chosen) => this.#tables.cancel(chosen, reason)
+    return repair(this.#views, { selection, from: NOT_OVER, done: 'cancelled', change })
+  }
+
+  async remove(selection: JobSelection): Promise<readonly string[]> {
+    const change = (chosen: Chosen) => this.#tables.remove(chosen)
+    return repair(this.#views, { selection, from: OVER, done: 'removed', change })
   }
 
   async cleanUp(): Promise<void> {
@@ -233,7 +267,8 @@ class PostgresJobs implements Jobs {
   }
 }
 
-const PAGE = 500
+const RETRIABLE = OVER.filter((state) => state !== 'completed')
+const MOST_STEPS = 1000
 
 function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
   return new StoreError(
@@ -246,12 +281,4 @@ function graceOf(options: StopOptions): number {
   checkOptions(options, ['grace'])
   const { grace = '20s' } = options
   return parseDuration('grace', grace, WAIT_RANGE)
-}
-
-function parseStates(state: InspectOptions['state']): readonly JobState[] {
-  if (state === undefined) return JOB_STATES
-  const states = Array.isArray(state) ? (state as readonly JobState[]) : [state as JobState]
-  const wrong = states.find((each) => !JOB_STATES.includes(each))
-  if (wrong === undefined) return states
-  throw expected('state', `one of ${JOB_STATES.join(', ')}`, wrong)
 }

@@ -6,17 +6,30 @@
 export { createJobs } from './create-jobs.ts'
 export {
   type ClaimedJob,
+  type FailedAttempt,
   type FailOptions,
   type FailOutcome,
   JOB_STATES,
   type JobCount,
+  type JobDetails,
   type JobFacts,
   type JobState,
+  type JobsInTime,
   type JobView,
   type RunningJob,
   type SettleOptions,
 } from './job.ts'
-export type { ClaimOptions, InspectOptions, Jobs, JobsOptions, Worker } from './jobs.ts'
+export type {
+  ClaimOptions,
+  CountOverTimeOptions,
+  JobFilter,
+  JobPage,
+  JobSelection,
+  Jobs,
+  JobsOptions,
+  ListOptions,
+  Worker,
+} from './jobs.ts'
 export type { EnqueueArguments, EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { JobFailure } from './run-settlement.ts'

@@ -10,9 +10,8 @@ import {
 } from '../postgres/executor.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
-import type { JobCount, JobState, JobView } from './job.ts'
+import type { JobState } from './job.ts'
 import type { JobEntry } from './new-job.ts'
-import { scripts } from './sql/scripts.generated.ts'
 import {
   CLAIM,
   type ClaimRequest,
@@ -25,13 +24,11 @@ import {
   MIGRATIONS,
   type NotRenewed,
   type RawClaim,
-  type RawJob,
   SETTLE,
   type Settled,
   type Settlement,
   settleParameters,
   textArray,
-  withDates,
 } from './statements.ts'
 
 /** The channel of wakes, for all schemas of a database. A message is the name of a job. */
@@ -40,6 +37,18 @@ export const CHANNEL = 'holdfast_jobs'
 interface About {
   readonly doing: string
   readonly transaction?: SqlClient | undefined
+}
+
+/** The jobs to change, if they are in one of the states. */
+export interface Chosen {
+  readonly ids: readonly string[]
+  readonly states: readonly JobState[]
+}
+
+export interface Repaired {
+  readonly changed: readonly string[]
+  /** Another transaction has locked them: ask again. */
+  readonly busy: readonly string[]
 }
 
 const MOST_AT_ONCE = 5000
@@ -137,18 +146,25 @@ export class JobTables {
     })
   }
 
-  async cancel(id: string, reason: string): Promise<JobState | null> {
-    return this.#call('to_json(jobs_cancel($1::text::bigint, $2::text))', [id, reason], {
-      doing: 'cancelling a job',
+  cancel({ ids, states }: Chosen, reason: string): Promise<Repaired> {
+    const parameters = [idArray(ids), textArray(states), reason]
+    return this.#call('jobs_cancel($1::text::bigint[], $2::text::text[], $3::text)', parameters, {
+      doing: 'cancelling jobs',
     })
   }
 
-  async retry(ids: readonly string[]): Promise<readonly string[]> {
-    return this.#call('jobs_retry($1::text::bigint[])', [`{${ids.join(',')}}`], { doing: 'retrying jobs' })
+  retry({ ids, states }: Chosen): Promise<Repaired> {
+    const parameters = [idArray(ids), textArray(states)]
+    return this.#call('jobs_retry($1::text::bigint[], $2::text::text[])', parameters, {
+      doing: 'retrying jobs',
+    })
   }
 
-  async remove(ids: readonly string[]): Promise<readonly string[]> {
-    return this.#call('jobs_remove($1::text::bigint[])', [`{${ids.join(',')}}`], { doing: 'removing jobs' })
+  remove({ ids, states }: Chosen): Promise<Repaired> {
+    const parameters = [idArray(ids), textArray(states)]
+    return this.#call('jobs_remove($1::text::bigint[], $2::text::text[])', parameters, {
+      doing: 'removing jobs',
+    })
   }
 
   async tidy(completedMs: number, endedMs: number): Promise<boolean> {
@@ -159,35 +175,6 @@ export class JobTables {
         doing: 'cleaning up jobs',
       },
     )
-  }
-
-  async count(): Promise<readonly JobCount[]> {
-    const rows = await this.#query(scripts.count, [], 'counting jobs')
-    return rows.map(({ name, state, count, oldest_ms }) => ({
-      name: String(name),
-      state: state as JobState,
-      count: Number(count),
-      oldestMs: Math.max(0, Number(oldest_ms)),
-    }))
-  }
-
-  async inspect(filter: {
-    readonly states: readonly JobState[]
-    readonly names: readonly string[] | undefined
-    readonly id?: string | undefined
-    readonly after: string
-    readonly limit: number
-  }): Promise<readonly JobView[]> {
-    const { states, names, id = null, after, limit } = filter
-    const parameters = [
-      textArray(states),
-      names === undefined ? null : textArray(names),
-      id,
-      after,
-      String(limit),
-    ]
-    const rows = await this.#query(scripts.inspect, parameters, 'looking at jobs')
-    return rows.map(({ job }) => withDates(JSON.parse(String(job)) as RawJob))
   }
 
   async #query(text: string, parameters: readonly (string | null)[], doing: string) {
@@ -270,6 +257,10 @@ function noTransaction(transaction: unknown): Error {
     'inside a transaction (after `begin`, and the transaction itself rather than the client or pool it came from)',
     transaction,
   )
+}
+
+function idArray(ids: readonly string[]): string {
+  return `{${ids.join(',')}}`
 }
 
 function limitText(ms: number): string | null {

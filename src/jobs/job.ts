@@ -127,8 +127,8 @@ export const JOB_STATES: readonly JobState[] = [
   'superseded',
 ]
 
-/** A job as `inspect` and `find` show it. All times are from the database's clock. */
-export interface JobView extends JobFacts {
+/** A job as `list` and `inspect` show it. All times are from the database's clock. */
+export interface JobView extends Omit<JobFacts, 'payload'> {
   /** Where the job stands. */
   readonly state: JobState
   /** The name of the worker that runs it, or ran it last. */
@@ -143,6 +143,44 @@ export interface JobView extends JobFacts {
   readonly finishedAt: Date | null
   /** How long ago it was enqueued, in milliseconds. */
   readonly ageMs: number
+}
+
+/** A job as `find` shows it: with its payload, and with what became of its attempts. */
+export interface JobDetails extends JobView {
+  /** What was enqueued with the job, read from JSON. */
+  readonly payload: unknown
+  /** The attempts that have failed or were lost with their worker, in order: the latest 100. */
+  readonly failedAttempts: readonly FailedAttempt[]
+}
+
+/** An attempt that has failed, or whose worker was not heard of within its lease. */
+export interface FailedAttempt {
+  /** The number of the attempt. */
+  readonly attempt: number
+  /** The name of the worker that had the job. */
+  readonly worker: string | null
+  /** When it was claimed for this attempt. */
+  readonly startedAt: Date
+  /** When the database recorded the failure. */
+  readonly endedAt: Date
+  /** The stack of the error or its message, of up to 4,000 characters. */
+  readonly error: string
+}
+
+/** How many jobs were enqueued, and how many ended, within a time. Jobs that were deleted meanwhile are not among them. */
+export interface JobsInTime {
+  /** When this time begins, by the database's clock. */
+  readonly from: Date
+  /** How many were enqueued. */
+  readonly enqueued: number
+  /** How many were completed. */
+  readonly completed: number
+  /** How many became dead. */
+  readonly dead: number
+  /** How many were cancelled. */
+  readonly cancelled: number
+  /** How many were superseded. */
+  readonly superseded: number
 }
 
 /** How many jobs there are of one name in one state. */

@@ -1,7 +1,7 @@
 import type { Duration } from '../base/duration.ts'
 import type { StopOptions } from '../index.ts'
 import type { SqlClient } from '../postgres/executor.ts'
-import type { ClaimedJob, JobCount, JobState, JobView } from './job.ts'
+import type { ClaimedJob, JobCount, JobDetails, JobState, JobsInTime, JobView } from './job.ts'
 import type { EnqueueArguments, NameOf, NewJob } from './new-job.ts'
 import type { WorkOptions } from './work-options.ts'
 import type { JobHandler } from './worker.ts'
@@ -40,14 +40,47 @@ export interface ClaimOptions {
   readonly label?: string | undefined
 }
 
-/** Which jobs to list. */
-export interface InspectOptions {
+/** Which jobs: those that fit everything given here. */
+export interface JobFilter {
   /** Default: all. */
   readonly state?: JobState | readonly JobState[] | undefined
   /** Default: all. */
   readonly name?: string | readonly string[] | undefined
-  /** Lists only jobs whose id comes after this one. */
+  /** Default: all. */
+  readonly id?: string | readonly string[] | undefined
+  /** Jobs that were enqueued at this time or later, by the database's clock. Default: any time. */
+  readonly since?: Date | undefined
+  /** Jobs that were enqueued before this time, by the database's clock. Default: any time. */
+  readonly before?: Date | undefined
+}
+
+/** Which jobs, and which page of them. */
+export interface ListOptions extends JobFilter {
+  /** The page after this one: the `next` of a page. Default: the first page. */
   readonly after?: string | undefined
+  /** How many jobs a page has at most, from 1 to 1000. Default: 50. */
+  readonly limit?: number | undefined
+}
+
+/** A page of jobs. */
+export interface JobPage {
+  /** The newest first. */
+  readonly jobs: readonly JobView[]
+  /** For `after`, to get the next page. `null`: there are no more. */
+  readonly next: string | null
+}
+
+/** The jobs to change: an id, some ids, or a filter that has at least one property. */
+export type JobSelection = string | readonly string[] | JobFilter
+
+/** For which time to count, and in which steps. */
+export interface CountOverTimeOptions {
+  /** How far back: milliseconds, or `'1h'`; up to 24 days, and up to 1000 steps. Default: `'1h'`. */
+  readonly span?: Duration | undefined
+  /** The length of a step. Default: `'1m'`. */
+  readonly step?: Duration | undefined
+  /** Default: all. */
+  readonly name?: string | readonly string[] | undefined
 }
 
 /** Claims jobs and runs them until it is stopped. It keeps the process alive. */
@@ -117,24 +150,41 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
     names: Name | readonly Name[],
     options?: ClaimOptions,
   ): Promise<readonly ClaimedJob<Payloads[Name]>[]>
-  /** Lists jobs in order of their ids, page by page. It may miss changes that happen meanwhile. */
-  inspect(options?: InspectOptions): AsyncIterable<JobView>
-  /** The job with this id, or null if there is none or it was deleted. */
-  find(id: string): Promise<JobView | null>
+  /** A page of the jobs, newest first. Jobs that are enqueued meanwhile do not move the pages that follow. */
+  list(options?: ListOptions): Promise<JobPage>
+  /** Iterates over all jobs that fit, newest first. It asks for a page at a time, and may miss changes that happen meanwhile. */
+  inspect(filter?: JobFilter): AsyncIterable<JobView>
+  /** The job with this id, with its payload and its failed attempts. `null`: there is none, or it was deleted. */
+  find(id: string): Promise<JobDetails | null>
   /** Counts the jobs of each name and state. Reads both tables completely. */
   count(): Promise<readonly JobCount[]>
   /**
+   * Counts how many jobs were enqueued and how many ended in each step of time, oldest first. It counts the jobs that the tables
+   * still have: completed ones for `keepCompleted`, the others that are over for `keepEnded`. Reads both tables completely.
+   */
+  countOverTime(options?: CountOverTimeOptions): Promise<readonly JobsInTime[]>
+  /**
    * Makes dead, cancelled or superseded jobs ready again, with all their attempts left. Resolves with the ids of the jobs
    * that it changed. It leaves a job out if a job with the same key waits.
+   *
+   * By a filter, it changes 1000 jobs in a transaction. If it rejects, it has changed some of the jobs: call it again.
+   *
+   * @throws {StoreError} `store-unavailable`: other transactions have locked some of the jobs for 1.5 s. The others are changed.
    */
-  retry(ids: string | readonly string[]): Promise<readonly string[]>
+  retry(selection: JobSelection): Promise<readonly string[]>
   /**
-   * Ends a job that is not over yet. Resolves with whether there was such a job. If a worker runs the job, it learns of this
-   * at its next renewal, within a third of its `ttl`, and cannot complete the job.
+   * Ends jobs that are not over yet. Resolves with the ids of the jobs that it changed. If a worker runs such a job, it learns of
+   * this at its next renewal, within a third of its `ttl`, and cannot complete the job.
+   *
+   * By a filter, and while other transactions have locked jobs, it works as {@link retry}.
    */
-  cancel(id: string, options: { readonly reason: string }): Promise<boolean>
-  /** Deletes jobs that are over, before `keepCompleted` or `keepEnded` does. Resolves with the ids that it deleted. */
-  remove(ids: string | readonly string[]): Promise<readonly string[]>
+  cancel(selection: JobSelection, options: { readonly reason: string }): Promise<readonly string[]>
+  /**
+   * Deletes jobs that are over, before `keepCompleted` or `keepEnded` does. Resolves with the ids that it deleted.
+   *
+   * By a filter, and while other transactions have locked jobs, it works as {@link retry}.
+   */
+  remove(selection: JobSelection): Promise<readonly string[]>
   /** Deletes jobs that have been over for longer than they are kept. Workers call it every 30 seconds. */
   cleanUp(): Promise<void>
   /** Stops the workers, with the grace, and closes the connections. May be called again. */

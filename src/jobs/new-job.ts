@@ -1,7 +1,7 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
-import { HOLD_RANGE, parseText } from './options.ts'
+import { HOLD_RANGE, parseDate, parseText } from './options.ts'
 import { payloadText } from './payload.ts'
 
 /** When and how often a job runs, and which jobs it must not run beside. */
@@ -104,8 +104,6 @@ export function parseNewJob(
     maxBackoff = '1h',
   } = options
   if (delay !== undefined && runAt !== undefined) throw expected('runAt', 'left out beside `delay`', runAt)
-  if (runAt !== undefined && !(runAt instanceof Date && /^\d{4}-/.test(isoOf(runAt))))
-    throw expected('runAt', 'a valid Date before the year 10000', runAt)
   return {
     position,
     name: parseText('name', name),
@@ -117,11 +115,6 @@ export function parseNewJob(
     backoff_ms: parseDuration('backoff', backoff, HOLD_RANGE),
     max_backoff_ms: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
     delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),
-    run_at: runAt === undefined ? null : runAt.toISOString(),
+    run_at: runAt === undefined ? null : parseDate('runAt', runAt).toISOString(),
   }
-}
-
-/** Empty for an invalid date. A year after 9999 begins with a sign, which PostgreSQL does not read. */
-function isoOf(date: Date): string {
-  return Number.isFinite(date.getTime()) ? date.toISOString() : ''
 }

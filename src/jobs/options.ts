@@ -20,10 +20,22 @@ function isShort(text: string): boolean {
   return text.length * 3 <= MOST_TEXT || new TextEncoder().encode(text).length <= MOST_TEXT
 }
 
+/** A date that PostgreSQL can read. A year after 9999 begins with a sign. */
+export function parseDate(name: string, date: unknown): Date {
+  const isDate = date instanceof Date && Number.isFinite(date.getTime())
+  if (isDate && /^\d{4}-/.test(date.toISOString())) return date
+  throw expected(name, 'a valid Date before the year 10000', date)
+}
+
 /** Each of them once. */
 export function parseNames(option: string, names: unknown): string[] {
   const list: readonly unknown[] = Array.isArray(names) ? names : [names]
   return [...new Set(list.map((name) => parseText(option, name)))]
+}
+
+export function parseId(name: string, id: unknown): string {
+  const [parsed] = parseIds(name, typeof id === 'string' ? id : [id])
+  return parsed as string
 }
 
 export function parseIds(name: string, ids: unknown): string[] {

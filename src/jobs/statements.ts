@@ -1,4 +1,4 @@
-import type { FailOutcome, JobFacts, JobView } from './job.ts'
+import type { FailOutcome, JobFacts } from './job.ts'
 import type { JobEntry } from './new-job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
@@ -181,20 +181,6 @@ export function claimOf({ jobs, again_ms }: RawClaim): ClaimResult {
     }),
   )
   return { jobs: facts, againMs: again_ms }
-}
-
-/** A job as it comes in JSON, with its instants in milliseconds. */
-export type RawJob = Record<string, unknown>
-
-const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt']
-
-/** Changes the object itself, which was just parsed. */
-export function withDates(job: RawJob): JobView {
-  for (const name of DATES) {
-    const instant = job[name]
-    if (typeof instant === 'number') job[name] = new Date(instant)
-  }
-  return job as unknown as JobView
 }
 
 export function textArray(texts: readonly string[]): string {

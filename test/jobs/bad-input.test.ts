@@ -164,6 +164,18 @@ test('options of workers and claims are checked', async () => {
   await expect(jobs.claim('a', { limit: 1001 })).rejects.toThrow('Expected `limit`')
   await expect(jobs.find('x')).rejects.toThrow('Expected `id` to be the id of a job, got "x".')
   await expect(jobs.cancel('1', {} as never)).rejects.toThrow('Expected `reason`')
+  await expect(jobs.remove({})).rejects.toThrow(
+    'Expected `selection` to be ids, or a filter with at least one property, got',
+  )
+  await expect(jobs.retry({ state: undefined })).rejects.toThrow('Expected `selection`')
+  await expect(jobs.remove({ nam: 'a' } as never)).rejects.toThrow('got `nam`')
+  await expect(jobs.retry('x')).rejects.toThrow('Expected `ids` to be the id of a job, got "x".')
+  await expect(jobs.list({ limit: 1001 })).rejects.toThrow('Expected `limit`')
+  await expect(jobs.list({ after: '' })).rejects.toThrow('Expected `after` to be the id of a job')
+  await expect(jobs.list({ since: '2026' as never })).rejects.toThrow('Expected `since` to be a valid Date')
+  await expect(jobs.countOverTime({ span: '24h', step: '1s' })).rejects.toThrow(
+    'Expected `span` to be at most 1000 times `step`, got "24h".',
+  )
   await expect(
     jobs
       .inspect({ state: 'late' as never })

@@ -96,7 +96,7 @@ describe.each(CLIENT_KINDS)('with %s', (kind) => {
     const [id] = await jobs.enqueueAll([{ name: 'later', payload: 2 }], { transaction: client })
     expect(await jobs.find(id ?? '')).toBeNull()
     await client.query('commit')
-    expect(await list(jobs.inspect())).toMatchObject([{ id, state: 'ready', payload: 2 }])
+    expect(await jobs.find(id ?? '')).toMatchObject({ id, state: 'ready', payload: 2 })
   })
 })
 
@@ -217,12 +217,12 @@ test('a job that is cancelled while it runs cannot be completed, and its handler
     { ttl: 1500, onFailure: (failure) => failures.push(failure) },
   )
   await until('it runs', async () => (await jobs.find(id))?.state === 'running')
-  expect(await jobs.cancel(id, { reason: 'no longer wanted' })).toBe(true)
+  expect(await jobs.cancel(id, { reason: 'no longer wanted' })).toEqual([id])
   await until('the worker knows', () => failures.length === 1)
   expect(aborted).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
   expect(failures).toMatchObject([{ outcome: 'lost', error: aborted }])
   expect(await jobs.find(id)).toMatchObject({ state: 'cancelled', error: 'no longer wanted' })
-  expect(await jobs.cancel(id, { reason: 'again' })).toBe(false)
+  expect(await jobs.cancel(id, { reason: 'again' })).toEqual([])
 })
 
 test('a job is dead at once when its handler says so, and comes back when its handler says', async () => {
@@ -235,9 +235,9 @@ test('a job is dead at once when its handler says so, and comes back when its ha
   expect(await second?.fail('busy', { retryIn: '1h' })).toBe('delayed')
   await third?.giveBack()
   expect(await list(jobs.inspect())).toMatchObject([
-    { state: 'dead', failures: 1, error: 'hopeless' },
-    { state: 'delayed', failures: 1, error: 'busy' },
     { state: 'ready', failures: 0, error: null, attempt: 1 },
+    { state: 'delayed', failures: 1, error: 'busy' },
+    { state: 'dead', failures: 1, error: 'hopeless' },
   ])
   const lost = { code: 'lease-lost', reason: 'evicted', key: first?.id }
   await expect(first?.complete()).rejects.toMatchObject(lost)
@@ -254,26 +254,12 @@ test('jobs that are over are cleaned up after their time, and completed ones are
   await second?.fail('x', { retry: false })
   const [third] = await unkept.claim('a')
   await third?.complete()
-  expect(await list(jobs.inspect())).toMatchObject([{ state: 'completed' }, { state: 'dead' }])
+  expect(await list(jobs.inspect())).toMatchObject([{ state: 'dead' }, { state: 'completed' }])
   await until('the completed one is gone', async () => {
     await jobs.cleanUp()
     return (await jobs.find(first?.id ?? '')) === null
   })
   expect(await list(jobs.inspect())).toMatchObject([{ id: second?.id, state: 'dead' }])
-})
-
-test('a page is not the end of a list', async () => {
-  await using scene = await openScene()
-  const jobs = scene.open()
-  await jobs.migrate()
-  const ids = await jobs.enqueueAll(Array.from({ length: 1203 }, (_, n) => ({ name: `n${n % 2}` })))
-  expect((await list(jobs.inspect())).map(({ id }) => id)).toEqual(ids)
-  expect(await list(jobs.inspect({ name: 'n1', state: ['ready', 'dead'] }))).toHaveLength(601)
-  expect(await list(jobs.inspect({ after: ids[1199] ?? '' }))).toHaveLength(3)
-  expect(await jobs.count()).toMatchObject([
-    { name: 'n0', state: 'ready', count: 602 },
-    { name: 'n1', state: 'ready', count: 601 },
-  ])
 })
 
 test('the result that a handler gave its job is told when the handler throws afterwards', async () => {

@@ -149,7 +149,7 @@ test('the role that works claims, runs, settles and repairs jobs, and can change
     return (await jobs.find(claimed?.id ?? ''))?.state === 'dead'
   })
   expect(await jobs.retry(ids[2] ?? '')).toEqual([ids[2]])
-  expect(await jobs.cancel(ids[2] ?? '', { reason: 'x' })).toBe(true)
+  expect(await jobs.cancel(ids[2] ?? '', { reason: 'x' })).toEqual([ids[2]])
   expect(await jobs.remove(ids[2] ?? '')).toEqual([ids[2]])
   await jobs.cleanUp()
   expect(await jobs.count()).not.toEqual([])

@@ -27,8 +27,8 @@ test('a handler that throws a value without a text fails its job, and neither th
   )
   await until('all have ended', () => failures.length === names.length && done.length === 1)
   expect(failures.map(({ outcome }) => outcome)).toEqual(names.map(() => 'dead'))
-  for await (const { error, payload } of jobs.inspect({ state: 'dead' })) {
-    expect(error, String(payload)).toBeTypeOf('string')
+  for await (const { error, id } of jobs.inspect({ state: 'dead' })) {
+    expect(error, id).toBeTypeOf('string')
     expect(error?.length ?? 0).toBeLessThanOrEqual(4000)
   }
   await worker.stop()

@@ -1,5 +1,5 @@
 import { escaped } from '../../base/text.ts'
-import type { JobCount, JobView } from '../../jobs/index.ts'
+import type { JobCount, JobDetails, JobView } from '../../jobs/index.ts'
 import { table } from '../table.ts'
 import { paintFor, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
@@ -42,7 +42,7 @@ export function jobLines(jobs: readonly JobView[]): readonly string[] {
   return painted(table(columns, rows, roomOnScreen()))
 }
 
-export function jobPage(job: JobView): readonly string[] {
+export function jobPage(job: JobDetails): readonly string[] {
   const facts: readonly (readonly [string, string | null])[] = [
     ['attempt', `${job.attempt}, ${job.failures} of ${job.maxAttempts} failed`],
     ['priority', String(job.priority)],

@@ -81,7 +81,7 @@ async function cancel(jobs: Jobs, given: ParsedArguments, ids: readonly string[]
   const id = onlyId(ids)
   const reason = given.text('reason')
   if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
-  const cancelled = (await jobs.cancel(id, { reason })) ? [id] : []
+  const cancelled = await jobs.cancel(id, { reason })
   return report(given, 'cancelled', cancelled, 'there is no such job that is not over')
 }
 

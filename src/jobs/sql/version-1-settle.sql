@@ -27,29 +27,39 @@ begin
 end
 $function$;
 
--- Moves a job to the table of jobs that are over. The caller has locked its row and its group.
-create function "{schema}".jobs_finish(finished bigint, outcome text, reason text) returns void language sql
-set search_path = "{schema}", pg_temp as $function$
-  with gone as (delete from jobs where id = finished returning *)
+-- Moves a job to the table of jobs that are over, as the record says. The caller has locked its row and its group.
+create function "{schema}".jobs_finish(job "{schema}".jobs, outcome text, reason text) returns void language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+begin
+  delete from jobs where id = job.id;
   insert into finished_jobs (
     id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-    enqueued_at, started_at, finished_at, worker, error
+    enqueued_at, started_at, finished_at, worker, error, failed_attempts
   )
-  select id, name, outcome, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-    max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, reason
-  from gone
+  values (
+    job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.group_key, job.attempt, job.failures,
+    job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at, job.started_at, clock_timestamp(), job.worker, reason,
+    job.failed_attempts
+  );
+end
 $function$;
 
 -- Puts a job back for another attempt. If an open transaction has enqueued the same name and unique key, waits for its end.
-create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language sql
-set search_path = "{schema}", pg_temp as $function$
-  update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
+create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+begin
+  update jobs
+  set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error, failed_attempts = job.failed_attempts
+  where id = job.id;
+end
 $function$;
 
 -- The same, but fails with lock_not_available after 20 ms: the caller holds locks that others wait for.
-create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language sql
+create function "{schema}".jobs_put_back_soon(job "{schema}".jobs) returns void language plpgsql
 set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
-  update jobs set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error where id = job.id
+begin
+  perform jobs_put_back(job);
+end
 $function$;
 
 -- Ends an attempt that did not complete its job. If the job has a group, the caller has locked the group, and unblocks it.
@@ -88,10 +98,19 @@ begin
     ) same;
     return before;
   end if;
-  if failed = 1 and (not retry or job.failures + 1 >= job.max_attempts) then
-    update jobs set failures = failures + 1 where id = ended;
-    perform jobs_finish(ended, 'dead', reason);
-    return 'dead';
+  if failed = 1 then
+    job.failed_attempts := case
+      when jsonb_array_length(job.failed_attempts) >= 100 then job.failed_attempts - 0
+      else coalesce(job.failed_attempts, '[]')
+    end || jsonb_build_object(
+      'attempt', job.attempt, 'worker', job.worker, 'startedAt', floor(extract(epoch from job.started_at) * 1000),
+      'endedAt', floor(extract(epoch from clock_timestamp()) * 1000), 'error', reason
+    );
+    if not retry or job.failures + 1 >= job.max_attempts then
+      job.failures := job.failures + 1;
+      perform jobs_finish(job, 'dead', reason);
+      return 'dead';
+    end if;
   end if;
   delay_ms := case
     when failed = 0 then 0
@@ -115,8 +134,7 @@ begin
     exception when lock_not_available then
       return 'busy';
     when unique_violation then
-      update jobs set failures = job.failures where id = ended;
-      perform jobs_finish(ended, 'superseded', job.error);
+      perform jobs_finish(job, 'superseded', job.error);
       return 'superseded';
     end;
   end if;
@@ -184,10 +202,10 @@ begin
         ), kept as (
           insert into finished_jobs (
             id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-            enqueued_at, started_at, finished_at, worker, error
+            enqueued_at, started_at, finished_at, worker, error, failed_attempts
           )
           select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-            max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error
+            max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts
           from gone where keeps_completed
         )
         select array_agg(id) into completed from gone;

@@ -33,7 +33,9 @@ create table "{schema}".jobs (
   enqueued_at timestamptz not null,
   started_at timestamptz,
   worker text,
-  error text
+  error text,
+  -- The latest 100 failed attempts: [{ attempt, worker, startedAt, endedAt, error }], with instants in ms since 1970. Null: none.
+  failed_attempts jsonb
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -68,9 +70,12 @@ create table "{schema}".finished_jobs (
   started_at timestamptz,
   finished_at timestamptz not null,
   worker text,
-  error text
+  error text,
+  failed_attempts jsonb
 );
 
+-- For lists of dead jobs, newest first. Completed jobs, of which there are many, do not pay for it.
+create index finished_jobs_failed on "{schema}".finished_jobs (state, id) where state <> 'completed';
 -- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
 create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
 

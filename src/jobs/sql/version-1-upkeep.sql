@@ -2,57 +2,102 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Ends a job that is not over. Answers its state before, or null when there is no such job.
-create function "{schema}".jobs_cancel(cancelled bigint, reason text) returns text language plpgsql
+-- Ends jobs that are in one of the states and not over. Waits for no other transaction.
+-- Answers { changed: [id], busy: [id] }. busy: another transaction has locked the job or its group. Ask again.
+create function "{schema}".jobs_cancel(cancelled bigint[], states text[], reason text) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
+  found_id bigint;
+  of_group text;
   job jobs;
+  -- The groups that this call has locked.
+  groups text[] := '{}';
+  changed bigint[] := '{}';
+  busy bigint[] := '{}';
 begin
-  perform pg_advisory_xact_lock(jobs_group_lock(group_key)) from jobs where id = cancelled and group_key is not null;
-  select * into job from jobs where id = cancelled for update;
-  if not found then
-    return null;
+  for found_id, of_group in
+    select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
+  loop
+    if of_group <> all (groups) then
+      if not pg_try_advisory_xact_lock(jobs_group_lock(of_group)) then
+        busy := busy || found_id;
+        continue;
+      end if;
+      groups := groups || of_group;
+    end if;
+    select * into job from jobs where id = found_id and state = any (states) for update skip locked;
+    if found then
+      perform jobs_finish(job, 'cancelled', reason);
+      changed := changed || found_id;
+    elsif exists (select from jobs where id = found_id and state = any (states)) then
+      busy := busy || found_id;
+    end if;
+  end loop;
+  if groups <> '{}' then
+    perform jobs_unblock(groups);
   end if;
-  perform jobs_finish(cancelled, 'cancelled', reason);
-  if job.group_key is not null then
-    perform jobs_unblock(array[job.group_key]);
-  end if;
-  return job.state;
+  return jobs_changes(changed, busy);
 end
 $function$;
 
--- Makes jobs that are over, but not completed, ready again. Leaves a job alone if another job with its unique key waits.
--- Answers an array with the ids of those that are ready now.
-create function "{schema}".jobs_retry(retried bigint[]) returns json language plpgsql
+-- Makes jobs ready again that are in one of the states and over, but not completed. Leaves a job alone if another job with its
+-- unique key waits. Waits for no other transaction. Answers as jobs_cancel.
+create function "{schema}".jobs_retry(retried bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
-  answer json;
+  unlocked bigint[];
+  changed bigint[];
+  busy bigint[];
   woken text[];
 begin
-  with again as (
+  with free as (
+    select * from finished_jobs where id = any (retried) and state = any (states) and state <> 'completed'
+    order by id for update skip locked
+  ), again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error
+      enqueued_at, started_at, worker, error, failed_attempts
     )
     select id, name, 'ready', priority, payload, unique_key, group_key, attempt, 0, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error
-    from finished_jobs where id = any (retried) and state <> 'completed' order by id for update
+      enqueued_at, started_at, worker, error, failed_attempts
+    from free
     on conflict do nothing
     returning id, name
   ), gone as (
     delete from finished_jobs f using again where f.id = again.id
   )
-  select coalesce(json_agg(id::text order by id), '[]'), array_agg(distinct name) into answer, woken from again;
+  select array(select id from again order by id), array(select id from free), array(select distinct name from again)
+  into changed, unlocked, woken;
+  select array_agg(id) into busy from finished_jobs
+  where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (unlocked);
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
-  return answer;
+  return jobs_changes(changed, busy);
 end
 $function$;
 
--- Forgets jobs that are over. Answers an array with the ids of those that were there.
-create function "{schema}".jobs_remove(removed bigint[]) returns json language sql
+-- Forgets jobs that are in one of the states and over. Waits for no other transaction. Answers as jobs_cancel.
+create function "{schema}".jobs_remove(removed bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
-  with gone as (delete from finished_jobs where id = any (removed) returning id)
-  select coalesce(json_agg(id::text order by id), '[]') from gone
+declare
+  changed bigint[];
+  busy bigint[];
+begin
+  with free as (
+    select id from finished_jobs where id = any (removed) and state = any (states) for update skip locked
+  ), gone as (
+    delete from finished_jobs f using free where f.id = free.id returning f.id
+  )
+  select array_agg(id order by id) into changed from gone;
+  select array_agg(id) into busy from finished_jobs where id = any (removed) and state = any (states);
+  return jobs_changes(changed, busy);
+end
+$function$;
+
+create function "{schema}".jobs_changes(changed bigint[], busy bigint[]) returns json language sql immutable as $function$
+  select json_build_object(
+    'changed', coalesce((select json_agg(id::text) from unnest(changed) as id), '[]'),
+    'busy', coalesce((select json_agg(id::text) from unnest(busy) as id), '[]')
+  )
 $function$;
 
 -- Deletes up to 1,000 completed jobs and up to 1,000 others that have been over for longer than a time; null keeps them.

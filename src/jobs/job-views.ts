@@ -1,0 +1,106 @@
+import type { PostgresConnections } from '../postgres/connections.ts'
+import { storeErrorOf } from '../postgres/failures.ts'
+import { inSchema } from '../postgres/migrations.ts'
+import type { JobCount, JobDetails, JobState, JobsInTime, JobView } from './job.ts'
+import { scripts } from './sql/scripts.generated.ts'
+import { textArray } from './statements.ts'
+
+/** Which jobs, as the statement takes it. */
+export interface ListQuery {
+  readonly states: readonly JobState[]
+  readonly names?: readonly string[] | undefined
+  readonly ids?: readonly string[] | undefined
+  readonly since?: Date | undefined
+  readonly before?: Date | undefined
+  readonly after?: string | undefined
+  readonly limit: number
+}
+
+/** Reads the tables of the jobs for people to look at. Every call is one statement, and rejects with a `StoreError`. */
+export class JobViews {
+  readonly #connections: PostgresConnections
+  readonly #schema: string
+
+  constructor(connections: PostgresConnections, schema: string) {
+    this.#connections = connections
+    this.#schema = schema
+  }
+
+  /** Newest first. */
+  async list(query: ListQuery): Promise<readonly JobView[]> {
+    const jobs = await this.#list(query, { withDetails: false })
+    return jobs.map(({ payload: _, failedAttempts: __, ...view }) => view)
+  }
+
+  async find(query: ListQuery): Promise<JobDetails | null> {
+    const [job = null] = await this.#list(query, { withDetails: true })
+    return job
+  }
+
+  async count(): Promise<readonly JobCount[]> {
+    const rows = await this.#query(scripts.count, [], 'counting jobs')
+    return rows.map(({ name, state, count, oldest_ms }) => ({
+      name: String(name),
+      state: state as JobState,
+      count: Number(count),
+      oldestMs: Math.max(0, Number(oldest_ms)),
+    }))
+  }
+
+  async countOverTime({
+    names,
+    stepMs,
+    steps,
+  }: {
+    readonly names: readonly string[] | undefined
+    readonly stepMs: number
+    readonly steps: number
+  }): Promise<readonly JobsInTime[]> {
+    const parameters = [names === undefined ? null : textArray(names), String(stepMs), String(steps)]
+    const rows = await this.#query(scripts.countOverTime, parameters, 'counting jobs')
+    return rows.map(({ step }) => withDates(JSON.parse(String(step)) as RawRow) as unknown as JobsInTime)
+  }
+
+  async #list(query: ListQuery, { withDetails }: { readonly withDetails: boolean }): Promise<JobDetails[]> {
+    const { states, names, ids, since, before, after, limit } = query
+    const parameters = [
+      textArray(states),
+      names === undefined ? null : textArray(names),
+      ids === undefined ? null : `{${ids.join(',')}}`,
+      since?.toISOString() ?? null,
+      before?.toISOString() ?? null,
+      after ?? null,
+      String(limit),
+      String(withDetails),
+    ]
+    const rows = await this.#query(scripts.list, parameters, 'looking at jobs')
+    return rows.map(({ job }) => detailsOf(JSON.parse(String(job)) as RawRow))
+  }
+
+  async #query(text: string, parameters: readonly (string | null)[], doing: string) {
+    try {
+      return await this.#connections.query(inSchema(text, this.#schema), parameters)
+    } catch (error) {
+      throw storeErrorOf(error, { doing, page: 'docs/jobs.md' })
+    }
+  }
+}
+
+/** A row as it comes in JSON, with its instants in milliseconds. */
+type RawRow = Record<string, unknown>
+
+function detailsOf(row: RawRow): JobDetails {
+  for (const attempt of (row['failedAttempts'] ?? []) as RawRow[]) withDates(attempt)
+  return withDates(row) as unknown as JobDetails
+}
+
+const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt', 'endedAt', 'from']
+
+/** Changes the object itself, which was just parsed. */
+function withDates(row: RawRow): RawRow {
+  for (const name of DATES) {
+    const instant = row[name]
+    if (typeof instant === 'number') row[name] = new Date(instant)
+  }
+  return row
+}

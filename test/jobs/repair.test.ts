@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import type { Jobs } from '../../src/jobs/index.ts'
+import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+
+beforeAll(sharedServer)
+afterAll(closeSharedServer)
+
+/** How many jobs there are in each state. */
+async function states(jobs: Jobs): Promise<Record<string, number>> {
+  return Object.fromEntries((await jobs.count()).map(({ name, state, count }) => [`${name} ${state}`, count]))
+}
+
+test('one job, some jobs and all jobs that fit a filter are retried, cancelled and removed', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll([
+    ...Array.from({ length: 1500 }, () => ({ name: 'a' })),
+    ...Array.from({ length: 700 }, () => ({ name: 'b' })),
+  ])) as string[]
+  expect(await jobs.cancel({ name: 'a' }, { reason: 'too many' })).toHaveLength(1500)
+  expect(await states(jobs)).toEqual({ 'a cancelled': 1500, 'b ready': 700 })
+  expect(await jobs.find(ids[0] ?? '')).toMatchObject({ error: 'too many' })
+  expect(await jobs.retry({ state: ['cancelled', 'ready'], id: ids.slice(0, 3) })).toHaveLength(3)
+  expect(await jobs.remove(ids.slice(0, 1200))).toHaveLength(1197)
+  expect(await states(jobs)).toEqual({ 'a cancelled': 300, 'a ready': 3, 'b ready': 700 })
+  expect((await jobs.retry({ state: 'cancelled' })).toSorted()).toEqual(ids.slice(1200, 1500).toSorted())
+  const [running] = await jobs.claim('b')
+  expect(await jobs.cancel({ state: 'ready' }, { reason: 'x' })).toHaveLength(1002)
+  expect(await states(jobs)).toEqual({ 'a cancelled': 303, 'b cancelled': 699, 'b running': 1 })
+  await running?.complete()
+  expect(await jobs.retry({ state: 'completed' })).toEqual([])
+  expect(await jobs.retry(running?.id ?? '')).toEqual([])
+  expect(await jobs.remove({ since: new Date(0) })).toHaveLength(1003)
+  expect(await jobs.count()).toEqual([])
+  expect(await jobs.retry([])).toEqual([])
+})
+
+test('a job that is being completed in an open transaction is not waited for longer than some seconds, and all others are cancelled', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll(Array.from({ length: 4 }, () => ({ name: 'a' })))) as string[]
+  const [locked, other] = await jobs.claim('a', { limit: 2 })
+  const client = await scene.connect()
+  await client.query('begin')
+  await locked?.complete({ transaction: client })
+  const cancelling = jobs.cancel({ name: 'a' }, { reason: 'x' })
+  await expect(cancelling).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: `Other open transactions have locked 1 of the jobs (${ids[0]}), or their groups, so these were not cancelled. All others were. Call it again.`,
+  })
+  expect(await states(jobs)).toEqual({ 'a cancelled': 3, 'a running': 1 })
+  await expect(other?.complete()).rejects.toMatchObject({ code: 'lease-lost' })
+  // It is there as soon as the transaction ends.
+  const again = jobs.cancel(ids, { reason: 'x' })
+  await client.query('rollback')
+  expect(await again).toEqual([ids[0]])
+})
+
+test('cancelling jobs of groups lets the next job of each group run', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll(
+    Array.from({ length: 6 }, (_, n) => ({ name: 'a', group: `g${n % 2}` })),
+  )) as string[]
+  expect(await jobs.claim('a', { limit: 6 })).toHaveLength(2)
+  expect(await jobs.cancel(ids.slice(0, 4), { reason: 'x' })).toEqual(ids.slice(0, 4))
+  expect((await jobs.claim('a', { limit: 6 })).map(({ id }) => id)).toEqual(ids.slice(4))
+})
+
+test('jobs of a filter that change meanwhile into another state are left alone', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const [id = ''] = (await jobs.enqueueAll([{ name: 'a' }])) as string[]
+  const [row] = await scene.sql(`select $schema.jobs_cancel('{${id}}', '{delayed,running}', 'x') as answer`)
+  expect(row?.['answer']).toEqual({ changed: [], busy: [] })
+  expect(await jobs.find(id)).toMatchObject({ state: 'ready' })
+})
