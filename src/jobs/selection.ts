@@ -16,7 +16,7 @@ export interface Repair {
   readonly from: readonly JobState[]
   /** "cancelled" */
   readonly done: string
-  /** Repaired up to {@link PORTION} jobs. */
+  /** Changes up to {@link PORTION} jobs. */
   change(chosen: Chosen): Promise<Repaired>
 }
 
@@ -27,7 +27,7 @@ export const OVER: readonly JobState[] = JOB_STATES.filter((state) => !NOT_OVER.
 /** A page of a list, and what is changed in one transaction. */
 export const PORTION = 1000
 
-/** Repaired the jobs of a selection, a portion at a time. Resolves with the ids of those that were changed. */
+/** Changes the jobs of a selection, a portion at a time. Resolves with the ids of those that were changed. */
 export async function repair(
   views: JobViews,
   { selection, from, done, change }: Repair,
