@@ -77,7 +77,7 @@ describe.each(['bash', 'fish'] as const)('%s', (shell) => {
       const values = offered(line).map((each) => each.replace('--sort=', ''))
       expect([...values].sort()).toEqual(['left', 'longest'])
     }
-    expect([...offered('holdfast jobs list --state de')].sort()).toEqual(['dead', 'delayed'])
+    expect([...offered('holdfast jobs ls --state de')].sort()).toEqual(['dead', 'delayed'])
   })
 
   test('offers the beginnings of URLs that the command takes', () => {

@@ -40,36 +40,48 @@ test('jobs counts by name and state, for people and for programs', async () => {
   ])
 })
 
-test('jobs list and show tell what failed and why, and a stranger’s text does nothing to the terminal', async () => {
+test('jobs ls and show tell what failed and why, and a stranger’s text does nothing to the terminal', async () => {
   const id = (await jobs.enqueue('mail\x1b[2J', { to: 'a\x1b]0;x\x07' }, { maxAttempts: 1 })) ?? ''
   const [job] = await jobs.claim('mail\x1b[2J', { label: 'web-1' })
   await job?.fail('no such\x1b[1m address\nsecond line')
-  const listed = await shell.run(['jobs', 'list', '--state', 'dead'])
+  const listed = await shell.run(['jobs', 'ls', '--state', 'dead'])
   expect(listed.stdout).toMatch(new RegExp(`^ *${id} +mail\\\\x1b\\[2J +dead +1 of 1 .* web-1 +no such`, 'm'))
   const shown = await shell.run(['jobs', 'show', id])
-  expect(shown.stdout).toMatch(/^ +error +no such\\x1b\[1m address$/m)
+  expect(shown.stdout).toMatch(/^ {2}attempt 1 failed at \S+Z, .* after its claim by web-1$/m)
+  expect(shown.stdout).toMatch(/^ {4}no such\\x1b\[1m address$/m)
   expect(shown.stdout).toMatch(/^ +second line$/m)
   const asJson = await shell.run(['jobs', 'show', id, '--json'])
   expect(JSON.parse(asJson.stdout)).toMatchObject({ id, state: 'dead', failures: 1, worker: 'web-1' })
   for (const { stdout } of [listed, shown, asJson]) expect(stdout).toMatch(/^[\x20-\x7e\n–…]+$/)
   expect(await shell.run(['jobs', 'show', '999'])).toMatchObject({ code: 1, stdout: '' })
-  expect((await shell.run(['jobs', 'list', '--name', 'other'])).stderr).toBe(
+  expect((await shell.run(['jobs', 'ls', '--name', 'other'])).stderr).toBe(
     'holdfast: there are no such jobs\n',
   )
 })
 
-test('jobs list says when it does not show all jobs', async () => {
-  await jobs.enqueueAll(Array.from({ length: 5 }, () => ({ name: 'a' })))
-  const { stdout, stderr } = await shell.run(['jobs', 'list', '--limit', '3'])
-  expect(stdout.trimEnd().split('\n')).toHaveLength(4)
-  expect(stderr).toBe('holdfast: there are more than 3: see --limit\n')
+test('jobs ls shows the newest jobs first, and says how to see the others', async () => {
+  const ids = await jobs.enqueueAll(Array.from({ length: 5 }, () => ({ name: 'a' })))
+  const shown = (stdout: string) =>
+    stdout
+      .trimEnd()
+      .split('\n')
+      .slice(1)
+      .map((line) => line.trim().split(' ')[0])
+  const { stdout, stderr } = await shell.run(['jobs', 'ls', '--limit', '3'])
+  expect(shown(stdout)).toEqual(ids.slice(2).reverse())
+  expect(stderr).toBe(`holdfast: there are more than 3: see --limit, or --after ${ids[2]}\n`)
+  const next = await shell.run(['jobs', 'ls', '--limit', '3', '--after', ids[2] ?? ''])
+  expect([shown(next.stdout), next.stderr]).toEqual([ids.slice(0, 2).reverse(), ''])
+  expect((await shell.run(['jobs', 'ls', '--before', '1h'])).stderr).toContain('there are no such jobs')
+  const asJson = await shell.run(['jobs', 'ls', '--since', '1h', '--json'])
+  expect(asJson.stdout.trimEnd().split('\n')).toHaveLength(5)
 })
 
 test('jobs retry, cancel and remove say what they did, and exit with 1 when there was nothing', async () => {
   const ids = (await jobs.enqueueAll([{ name: 'a' }, { name: 'b' }, { name: 'a' }])) as string[]
   const claimed = await jobs.claim(['a', 'b'], { limit: 2 })
   for (const job of claimed) await job.fail('x', { retry: false })
-  expect(await shell.run(['jobs', 'retry', '--dead', '--name', 'a'])).toMatchObject({
+  expect(await shell.run(['jobs', 'retry', '--state', 'dead', '--name', 'a'])).toMatchObject({
     code: 0,
     stdout: `retried ${ids[0]}\n`,
   })
@@ -77,7 +89,7 @@ test('jobs retry, cancel and remove say what they did, and exit with 1 when ther
     code: 0,
     stdout: `retried ${ids[1]}\n`,
   })
-  expect(await shell.run(['jobs', 'retry', '--dead', '--json'])).toEqual({
+  expect(await shell.run(['jobs', 'retry', '--state', 'dead', '--json'])).toEqual({
     code: 1,
     stdout: '{"retried":[]}\n',
     stderr: '',
@@ -95,17 +107,37 @@ test('jobs retry, cancel and remove say what they did, and exit with 1 when ther
   expect(await jobs.find(ids[2] ?? '')).toBeNull()
 })
 
+test('jobs cancel and remove take a filter, and history counts what was enqueued and what ended', async () => {
+  const ids = (await jobs.enqueueAll([{ name: 'a' }, { name: 'b' }, { name: 'b' }])) as string[]
+  const cancelled = await shell.run(['jobs', 'cancel', '--name', 'b', '--reason', 'x', '--json'])
+  expect(JSON.parse(cancelled.stdout)).toEqual({ cancelled: [ids[1], ids[2]] })
+  const removed = await shell.run(['jobs', 'remove', '--state', 'cancelled', '--since', '1h'])
+  expect(removed.stdout).toBe(`removed ${ids[1]}\nremoved ${ids[2]}\n`)
+  const history = await shell.run(['jobs', 'history', '--span', '2h', '--step', '1h', '--json'])
+  const steps = history.stdout
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line) as { enqueued: number })
+  expect(steps.map(({ enqueued }) => enqueued).reduce((sum, each) => sum + each)).toBe(1)
+  expect((await shell.run(['jobs', 'history', '--span', '10m'])).stdout).toMatch(
+    /^FROM +ENQUEUED +COMPLETED +DEAD +CANCELLED/,
+  )
+})
+
 test('a mistake in what is typed is said in one sentence, without the url', async () => {
   const cases: [string[], string][] = [
     [
       ['jobs', 'drop'],
-      'Expected the first word to be one of count, list, show, retry, cancel, remove, got "drop".',
+      'Expected the first word to be one of count, ls, show, retry, cancel, remove, history, got "drop".',
     ],
-    [['jobs', 'list', 'x'], 'Expected the command to be given without another word, got "x".'],
-    [['jobs', 'list', '--state', 'late'], 'Expected --state to be one of ready, blocked'],
+    [['jobs', 'ls', 'x'], 'Expected the command to be given without another word, got "x".'],
+    [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of ready, blocked'],
     [['jobs', 'show'], 'Expected ID, got nothing.'],
     [['jobs', 'show', 'x'], 'Expected `id` to be the id of a job, got "x".'],
-    [['jobs', 'retry'], 'Expected either IDs or --dead.'],
+    [['jobs', 'retry'], 'Expected either IDs, or at least one of --state, --name, --since and --before.'],
+    [['jobs', 'remove', '1', '--name', 'a'], 'Expected either IDs, or at least one of'],
+    [['jobs', 'ls', '--since', '2026-13-01'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
+    [['jobs', 'ls', '--since', 'soon'], 'Expected --since to be a number of seconds, or a duration'],
     [['jobs', 'cancel', '1'], 'Expected --reason followed by TEXT, got nothing.'],
     [
       ['jobs', '--store', 'redis://:secret@h'],
@@ -118,9 +150,7 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     expect(stderr).toContain(sentence)
     expect(stderr).not.toContain('secret')
   }
-  expect((await shell.run(['jobs', '--help'])).stdout).toContain(
-    'Usage: holdfast jobs [options] [count | list',
-  )
+  expect((await shell.run(['jobs', '--help'])).stdout).toContain('Usage: holdfast jobs [options] [count | ls')
 })
 
 test('without tables or without a server a command says what to do, and exits with 69', async () => {

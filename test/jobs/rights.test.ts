@@ -177,7 +177,7 @@ test('the role that looks sees all jobs, by the command line too, and changes no
       '--store',
       urlOf('jobs_viewer'),
     ])
-  expect((await cli('list', '--name', 'seen')).stdout).toContain('seen')
+  expect((await cli('ls', '--name', 'seen')).stdout).toContain('seen')
   await expect(cli('cancel', id, '--reason', 'x')).rejects.toMatchObject({
     stderr: expect.stringContaining('docs/jobs.md'),
   })

@@ -14,23 +14,30 @@ const STATES = Object.keys({
   superseded: true,
 } satisfies Record<JobState, true>)
 
-export const JOB_ACTIONS = ['count', 'list', 'show', 'retry', 'cancel', 'remove'] as const
+export const JOB_ACTIONS = ['count', 'ls', 'show', 'retry', 'cancel', 'remove', 'history'] as const
 
 export const jobs: Subcommand = {
   name: 'jobs',
-  usage: '[options] [count | list | show ID | retry ID… | cancel ID | remove ID…]',
+  usage: '[options] [count | ls | show ID | retry [ID…] | cancel [ID…] | remove [ID…] | history]',
   summary: 'Counts, lists, shows, retries, cancels and removes jobs in PostgreSQL.',
   examples: [
-    'holdfast jobs list --state dead --store postgres://localhost/app',
-    'holdfast jobs retry --dead --name mail',
+    'holdfast jobs ls --state dead --since 1h --store postgres://localhost/app',
+    'holdfast jobs retry --state dead --name mail',
     'holdfast jobs cancel 4711 --reason "sent twice"',
   ],
   options: {
-    state: { value: 'STATE', choices: STATES, help: `of \`list\`: ${STATES.join(', ')}` },
-    name: { value: 'NAME', help: 'of `list` and `retry --dead`: only jobs of this name' },
-    limit: { value: 'N', help: 'of `list`: so many at most; default: 50' },
-    dead: { help: 'of `retry`: every dead job, instead of IDs' },
-    reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the job; required' },
+    state: { value: 'STATE', choices: STATES, help: `only jobs in this state: ${STATES.join(', ')}` },
+    name: { value: 'NAME', help: 'only jobs of this name' },
+    since: {
+      value: 'TIME',
+      help: 'only jobs enqueued at this time or later: 2026-11-23T05:00Z, or 1h ago as 1h',
+    },
+    before: { value: 'TIME', help: 'only jobs enqueued before this time' },
+    limit: { value: 'N', help: 'of `ls`: so many at most, up to 1000; default: 50' },
+    after: { value: 'ID', help: 'of `ls`: the page after the one that ends with this job' },
+    reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the jobs; required' },
+    span: { value: 'DURATION', help: 'of `history`: how far back; default: 1h' },
+    step: { value: 'DURATION', help: 'of `history`: the length of a step; default: 5m' },
     schema: { value: 'NAME', help: 'the schema with the tables; default: holdfast' },
     json: { help: 'one JSON object on each line' },
     ...storeOptions({
@@ -39,6 +46,7 @@ export const jobs: Subcommand = {
     }),
   },
   firstWords: JOB_ACTIONS,
-  details: `Without a word it counts. A worker whose job is cancelled is told with its next renewal, and cannot complete it.
-Exits with 1 when there was nothing to do it to.`,
+  details: `Without a word it counts. \`ls\` shows the newest jobs first. \`retry\`, \`cancel\` and \`remove\` take IDs, or instead of them
+at least one of --state, --name, --since and --before. \`history\` counts what was enqueued and what ended, step by step.
+A worker whose job is cancelled is told with its next renewal, and cannot complete it. Exits with 1 when there was nothing to do it to.`,
 }

@@ -1,5 +1,5 @@
 import { escaped } from '../../base/text.ts'
-import type { JobCount, JobDetails, JobView } from '../../jobs/index.ts'
+import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView } from '../../jobs/index.ts'
 import { table } from '../table.ts'
 import { paintFor, roomOnScreen } from '../terminal.ts'
 import { age, json, plain } from '../text.ts'
@@ -57,13 +57,45 @@ export function jobPage(job: JobDetails): readonly string[] {
   ]
   const known = facts.filter((fact): fact is readonly [string, string] => fact[1] !== null)
   const width = Math.max(...known.map(([name]) => name.length))
-  const [first = '', ...rest] = (job.error ?? '').split('\n').map(escaped)
+  // The error of a failed attempt is shown with that attempt.
+  const isOwn = job.error !== null && job.failedAttempts.at(-1)?.error !== job.error
+  const [first = '', ...rest] = isOwn ? textLines(job.error) : []
   return [
     ...painted([`${job.id}  ${plain(job.name)}  ${job.state}`]),
     ...known.map(([name, value]) => `  ${name.padEnd(width)}  ${escaped(value)}`),
-    ...(job.error === null ? [] : [`  ${'error'.padEnd(width)}  ${first}`]),
+    ...(isOwn ? [`  ${'error'.padEnd(width)}  ${first}`] : []),
     ...rest.map((line) => `  ${' '.repeat(width)}  ${line}`),
+    ...job.failedAttempts.flatMap(attemptLines),
   ]
+}
+
+function attemptLines({ attempt, worker, startedAt, endedAt, error }: FailedAttempt): readonly string[] {
+  const lasted = age(endedAt.getTime() - startedAt.getTime())
+  const by = worker === null ? '' : ` by ${plain(worker)}`
+  return [
+    `  attempt ${attempt} failed at ${endedAt.toISOString()}, ${lasted} after its claim${by}`,
+    ...textLines(error).map((line) => `    ${line}`),
+  ]
+}
+
+function textLines(text: string | null): readonly string[] {
+  return (text ?? '').split('\n').map(escaped)
+}
+
+export function historyLines(steps: readonly JobsInTime[]): readonly string[] {
+  const columns = [
+    { title: 'FROM' },
+    { title: 'ENQUEUED', align: 'right' as const },
+    { title: 'COMPLETED', align: 'right' as const },
+    { title: 'DEAD', align: 'right' as const },
+    { title: 'CANCELLED', align: 'right' as const },
+    { title: 'SUPERSEDED', align: 'right' as const, narrow: 'drop' as const },
+  ]
+  const rows = steps.map(({ from, enqueued, completed, dead, cancelled, superseded }) => [
+    from.toISOString(),
+    ...[enqueued, completed, dead, cancelled, superseded].map(String),
+  ])
+  return painted(table(columns, rows, roomOnScreen()))
 }
 
 function painted([titles = '', ...lines]: readonly string[]): readonly string[] {

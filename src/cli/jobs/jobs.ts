@@ -1,4 +1,4 @@
-import { type JobState, type Jobs, type JobView, openJobs } from '../../jobs/index.ts'
+import { type JobFilter, type JobSelection, type JobState, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { givenUrl } from '../store-option.ts'
@@ -6,7 +6,7 @@ import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import type { JOB_ACTIONS } from './command.ts'
-import { countLines, jobLines, jobPage } from './job-text.ts'
+import { countLines, historyLines, jobLines, jobPage } from './job-text.ts'
 
 export async function manageJobs(given: ParsedArguments): Promise<number> {
   const [word = 'count', ...ids] = given.words
@@ -23,7 +23,7 @@ type JobAction = (typeof JOB_ACTIONS)[number]
 
 const ACTIONS: Readonly<
   Record<JobAction, (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>>
-> = { count, list, show, retry, cancel, remove }
+> = { count, ls, show, retry, cancel, remove, history }
 
 async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
@@ -34,22 +34,14 @@ async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[
   return EXIT.ok
 }
 
-async function list(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
+async function ls(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
-  const state = given.choice<JobState>('state')
-  const name = given.text('name')
-  const limit = given.count('limit', { least: 1, most: 999_999_999 }) ?? 50
-  const found: JobView[] = []
-  let isCut = false
-  for await (const job of jobs.inspect({ state, name })) {
-    isCut = found.length === limit
-    if (isCut) break
-    found.push(job)
-  }
+  const limit = given.count('limit', { least: 1, most: 1000 })
+  const { jobs: found, next } = await jobs.list({ ...filterOf(given), limit, after: given.text('after') })
   if (given.flag('json')) for (const job of found) print(json(job))
   else if (found.length === 0) complain('there are no such jobs')
   else for (const line of jobLines(found)) print(line)
-  if (isCut) complain(`there are more than ${limit}: see --limit`)
+  if (next !== null) complain(`there are more than ${found.length}: see --limit, or --after ${next}`)
   return EXIT.ok
 }
 
@@ -62,32 +54,61 @@ async function show(jobs: Jobs, given: ParsedArguments, ids: readonly string[]):
 }
 
 async function retry(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
-  if (given.flag('dead') === ids.length > 0) throw new UsageError('Expected either IDs or --dead.')
-  const chosen = given.flag('dead') ? await deadIds(jobs, given.text('name')) : ids
-  const retried: string[] = []
-  for (let from = 0; from < chosen.length; from += PORTION) {
-    retried.push(...(await jobs.retry(chosen.slice(from, from + PORTION))))
-  }
+  const retried = await jobs.retry(selectionOf(given, ids))
   return report(given, 'retried', retried, 'there is no such job that is over and not completed')
 }
 
-async function deadIds(jobs: Jobs, name: string | undefined): Promise<string[]> {
-  const ids: string[] = []
-  for await (const { id } of jobs.inspect({ state: 'dead', name })) ids.push(id)
-  return ids
-}
-
 async function cancel(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
-  const id = onlyId(ids)
+  const selection = selectionOf(given, ids)
   const reason = given.text('reason')
   if (reason === undefined) throw new UsageError('Expected --reason followed by TEXT, got nothing.')
-  const cancelled = await jobs.cancel(id, { reason })
+  const cancelled = await jobs.cancel(selection, { reason })
   return report(given, 'cancelled', cancelled, 'there is no such job that is not over')
 }
 
 async function remove(jobs: Jobs, given: ParsedArguments, ids: readonly string[]): Promise<number> {
-  if (ids.length === 0) throw new UsageError('Expected IDs, got nothing.')
-  return report(given, 'removed', await jobs.remove(ids), 'there is no such job that is over')
+  const removed = await jobs.remove(selectionOf(given, ids))
+  return report(given, 'removed', removed, 'there is no such job that is over')
+}
+
+async function history(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
+  refuseWords(words)
+  const span = given.duration('span', { leastMs: 1 })
+  const step = given.duration('step', { leastMs: 1 }) ?? HISTORY_STEP_MS
+  const steps = await jobs.countOverTime({ span, step, name: given.text('name') })
+  if (given.flag('json')) for (const each of steps) print(json(each))
+  else for (const line of historyLines(steps)) print(line)
+  return EXIT.ok
+}
+
+const HISTORY_STEP_MS = 300_000
+
+/** The jobs that are to be changed. Without IDs and without a filter it would be all of them. */
+function selectionOf(given: ParsedArguments, ids: readonly string[]): JobSelection {
+  const filter = filterOf(given)
+  const isFiltered = Object.values(filter).some((value) => value !== undefined)
+  if (isFiltered === ids.length > 0)
+    throw new UsageError('Expected either IDs, or at least one of --state, --name, --since and --before.')
+  return isFiltered ? filter : ids
+}
+
+function filterOf(given: ParsedArguments): JobFilter {
+  return {
+    state: given.choice<JobState>('state'),
+    name: given.text('name'),
+    since: timeOf(given, 'since'),
+    before: timeOf(given, 'before'),
+  }
+}
+
+/** A time as ISO 8601 has it, or how long ago it was. */
+function timeOf(given: ParsedArguments, option: 'since' | 'before'): Date | undefined {
+  const text = given.text(option)
+  if (text === undefined) return undefined
+  if (!/^\d{4}-/.test(text)) return new Date(Date.now() - (given.duration(option) ?? 0))
+  const time = new Date(text)
+  if (Number.isFinite(time.getTime())) return time
+  throw expected(`--${option}`, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
 }
 
 function report(given: ParsedArguments, done: string, ids: readonly string[], otherwise: string): number {
@@ -101,8 +122,6 @@ function nothing(given: ParsedArguments, sentence: string): number {
   if (!given.flag('json')) complain(sentence)
   return EXIT.failed
 }
-
-const PORTION = 1000
 
 function urlOf(given: ParsedArguments): string {
   const url = givenUrl(given)
