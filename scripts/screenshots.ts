@@ -63,7 +63,7 @@ async function main(): Promise<void> {
     await until('some keys are lost', hasLosses, { everyMs: 500 })
     const isLate = async (): Promise<boolean> => {
       const view = await (await fetch(`${url}api/view?key=report:nightly`)).json()
-      return (view as { holders: { isLate: boolean }[] }).holders[0]?.isLate === true
+      return (view as { holders: { lateMs?: number }[] }).holders[0]?.lateMs !== undefined
     }
     await until('a renewal is late', isLate, { everyMs: 500 })
     await shoot({ browser, url }, VIEWS)

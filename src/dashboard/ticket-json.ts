@@ -1,12 +1,13 @@
 import { shortened } from '../base/text.ts'
 import type { InspectedHolder, InspectedWaiter, Owner } from '../index.ts'
 import type { HoldRecord } from '../room-watch/hold-record.ts'
-import { isLate, modeOf } from '../room-watch/ticket-facts.ts'
+import { lateMsOf, type RenewalFacts, roundTtlMs } from '../room-watch/renewal-facts.ts'
+import { modeOf } from '../room-watch/ticket-facts.ts'
 import type { HolderJson, HoldJson, OwnerJson, WaiterJson } from './view-json.ts'
 
 export function holderJson(
   holder: InspectedHolder,
-  { longest, ttlMs }: { readonly longest: number; readonly ttlMs: number | undefined },
+  { longest, renewals }: { readonly longest: number; readonly renewals: RenewalFacts | undefined },
 ): HolderJson {
   const { id, fence, state, heldMs, remainingMs, owner } = holder
   return {
@@ -16,8 +17,8 @@ export function holderJson(
     state,
     heldMs,
     remainingMs,
-    ttlMs,
-    isLate: isLate(holder, ttlMs),
+    ttlMs: renewals?.isKnown === true ? roundTtlMs(renewals.ttlMs) : undefined,
+    lateMs: lateMsOf(holder, renewals),
     value: cut(owner.value, longest),
     owner: ownerJson(owner, longest),
   }
@@ -38,7 +39,7 @@ export function holdJson(hold: HoldRecord, longest: number): HoldJson {
     untilAt,
     end,
     reason,
-    ttlMs,
+    ttlMs: ttlMs === undefined ? undefined : roundTtlMs(ttlMs),
     renewedAt,
     owner: ownerJson(hold.owner, longest),
   }

@@ -94,10 +94,10 @@ export interface HolderJson {
   readonly state: 'held' | 'offered' | 'leaving'
   readonly heldMs: number
   readonly remainingMs: number
-  /** The most time left that was seen: about the ttl. */
+  /** `undefined` where looks could not tell it yet. */
   readonly ttlMs: number | undefined
-  /** Whether renewals do not come. */
-  readonly isLate: boolean
+  /** For how long it has not renewed; `undefined` while it is not late. */
+  readonly lateMs: number | undefined
   /** What a leader publishes. */
   readonly value: string | undefined
   readonly owner: OwnerJson

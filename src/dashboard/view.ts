@@ -137,7 +137,7 @@ function rowJson(watch: RoomWatch, room: InspectedRoom): RowJson {
     longestWaitMs: longestWaitMs(room),
     holders: room.holders
       .slice(0, ROW_HOLDERS)
-      .map((holder) => holderJson(holder, { longest: ROW_TEXT, ttlMs: watch.ttlOf(holder.id) })),
+      .map((holder) => holderJson(holder, { longest: ROW_TEXT, renewals: watch.renewalsOf(holder.id) })),
     trend: watch.historyOf(room.key)?.samples.slice(-TREND_SAMPLES).map(sampleJson) ?? [],
   }
 }
@@ -166,7 +166,7 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
     waiting: queue.length,
     holders: holders
       .slice(0, KEY_TICKETS)
-      .map((holder) => holderJson(holder, { longest: KEY_TEXT, ttlMs: watch.ttlOf(holder.id) })),
+      .map((holder) => holderJson(holder, { longest: KEY_TEXT, renewals: watch.renewalsOf(holder.id) })),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
     holds: holds.slice(-KEY_HOLDS).map((hold) => holdJson(hold, ROW_TEXT)),
     samples: samples.slice(-KEY_HOLDS).map(sampleJson),

@@ -14,9 +14,9 @@ export interface HoldRecord {
   readonly end?: HoldEnd
   /** The reason of the eviction, where it was given to `noteEviction`. */
   readonly reason?: string
-  /** The longest time left that was ever seen: about its ttl. Set at the end. */
+  /** The ttl, where looks could tell it. Set at the end, like the next one. */
   readonly ttlMs?: number
-  /** When the ticket was renewed last, as far as its time left tells. Set at the end. */
+  /** When the ticket was renewed last, or admitted. */
   readonly renewedAt?: number
 }
 

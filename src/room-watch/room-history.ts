@@ -1,5 +1,6 @@
 import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
+import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
 import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
 import { type WatchedTime, WatchedTimes } from './watched-times.ts'
 
@@ -63,8 +64,8 @@ export class RoomHistory {
   #marks: readonly string[] = []
   /** The marks of this look, and of the one before: those may be gone. */
   #uncounted: ReadonlySet<string> = new Set()
-  /** By id, the most time left that was ever seen of each present holder: about its ttl. */
-  #longestMs: ReadonlyMap<string, number> = new Map()
+  /** By id, for each present holder. */
+  #renewals: ReadonlyMap<string, RenewalFacts> = new Map()
   /** Keys without a record have not changed since then. */
   #calmSinceAt = 0
   #lookedAt = 0
@@ -105,9 +106,9 @@ export class RoomHistory {
     return this.#byKey.get(key) ?? (room && this.#begun(room))
   }
 
-  /** The most time left that was ever seen of a present holder: about its ttl. */
-  ttlOf(id: string): number | undefined {
-    return this.#longestMs.get(id)
+  /** What is known about the renewals of a present holder. */
+  renewalsOf(id: string): RenewalFacts | undefined {
+    return this.#renewals.get(id)
   }
 
   /** Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. */
@@ -116,14 +117,14 @@ export class RoomHistory {
     // The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: take the larger.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
-    const longestMs = new Map<string, number>()
+    const renewals = new Map<string, RenewalFacts>()
     const marks = Array.from(electionsIn([...rooms.values()]).keys(), (key) => `${key}${LEADER_MARK}`)
     this.#uncounted = new Set([...this.#marks, ...marks])
     this.#marks = marks
     let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]
     for (const [key, room] of rooms) {
-      for (const { id, remainingMs } of room.holders) {
-        longestMs.set(id, Math.max(remainingMs, this.#longestMs.get(id) ?? 0))
+      for (const holder of room.holders) {
+        renewals.set(holder.id, renewalFacts(holder, this.#renewals.get(holder.id)))
       }
       // At the first look, no hold has begun just now.
       const changes = before === undefined ? NO_CHANGES : this.#compare(key, before.get(key), room, at)
@@ -143,7 +144,7 @@ export class RoomHistory {
     if (this.#totals.length > this.#limits.looks) this.#totals.shift()
     if (before === undefined) this.#resume(rooms, at)
     this.#rooms = rooms
-    this.#longestMs = longestMs
+    this.#renewals = renewals
     this.#lookedAt = at
     this.#forget()
     const keptSinceAt = this.#dropOld(at)
@@ -202,8 +203,8 @@ export class RoomHistory {
   }
 
   #endOf({ id, state, remainingMs }: InspectedHolder): Omit<HoldEnding, 'untilAt'> {
-    const ttlMs = this.#longestMs.get(id) ?? remainingMs
-    const facts = { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) }
+    const { ttlMs = remainingMs, isKnown = false } = this.#renewals.get(id) ?? {}
+    const facts = isKnown ? { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) } : {}
     if (state === 'leaving' || remainingMs > this.#elapsedMs) return { ...facts, end: 'released' }
     // A living holder renews long before half of its ttl is over.
     return { ...facts, end: remainingMs < ttlMs / 2 ? 'expired' : 'unclear' }

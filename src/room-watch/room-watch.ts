@@ -1,6 +1,7 @@
 import { messageOf } from '../base/thrown.ts'
 import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
 import type { KeyHistory, KeyHold } from './hold-record.ts'
+import type { RenewalFacts } from './renewal-facts.ts'
 import { type HistoryFile, type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
 import type { WatchedTime } from './watched-times.ts'
@@ -47,8 +48,8 @@ export interface RoomWatch {
   readonly losses: readonly KeyHold[]
   /** When somebody looked, oldest first. */
   readonly watched: readonly WatchedTime[]
-  /** The most time left that was seen of a present holder: about its ttl. `undefined` for a ticket that is not there. */
-  ttlOf(id: string): number | undefined
+  /** What is known about the renewals of a present holder. `undefined` for a ticket that is not there. */
+  renewalsOf(id: string): RenewalFacts | undefined
   /** The remembered keys that were seen to change, also those that are free by now. */
   readonly changed: Iterable<string>
   /** Tells the history why these tickets are gone. */
@@ -100,8 +101,8 @@ class Watch implements RoomWatch {
     return this.#history.watched
   }
 
-  ttlOf(id: string): number | undefined {
-    return this.#history.ttlOf(id)
+  renewalsOf(id: string): RenewalFacts | undefined {
+    return this.#history.renewalsOf(id)
   }
 
   get changed(): Iterable<string> {
@@ -144,8 +145,7 @@ class Watch implements RoomWatch {
     // A request is given up after 10 s. People who look at a screen should learn of the silence sooner.
     const silence = setInterval(() => {
       const silentMs = performance.now() - heardAt
-      if (silentMs >= SILENT_MS)
-        this.#away(`The store has not answered for ${Math.round(silentMs / 1000)} s.`)
+      if (silentMs >= SILENT_MS) this.#away('There is no answer.', Date.now() - silentMs)
     }, SILENT_MS / 3)
     silence.unref()
     try {
@@ -178,9 +178,9 @@ class Watch implements RoomWatch {
   }
 
   /** The rooms of the last snapshot stay. */
-  #away(message: string): void {
+  #away(message: string, noticedAt: number = Date.now()): void {
     const { store } = this.snapshot
-    const sinceAt = store.tag === 'away' ? store.sinceAt : Date.now()
+    const sinceAt = store.tag === 'away' ? store.sinceAt : noticedAt
     this.#tell({ ...this.snapshot, store: { tag: 'away', sinceAt, message } })
   }
 

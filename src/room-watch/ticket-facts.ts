@@ -80,15 +80,4 @@ function isSameProcess(one: Owner, other: Owner): boolean {
   )
 }
 
-/**
- * Whether a holder is late with its renewal. A living holder renews at about a third of its ttl, and repeats a renewal that
- * gets no answer, so less than half of the ttl is left only if none has arrived. `ttlMs`: the most time left that was seen.
- */
-export function isLate(
-  { state, remainingMs }: Pick<InspectedHolder, 'state' | 'remainingMs'>,
-  ttlMs: number | undefined,
-): boolean {
-  return state === 'held' && ttlMs !== undefined && remainingMs < ttlMs / 2
-}
-
 export const LEADER_MARK = '#leader'

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { width } from '../../src/cli/text.ts'
 import { TableColumns } from '../../src/cli/top/columns.ts'
 import { KeyReader } from '../../src/cli/top/keys.ts'
-import { filtered, rowOf, sorted } from '../../src/cli/top/rows.ts'
+import { filtered, rowsOf, sorted } from '../../src/cli/top/rows.ts'
 import { frameOf } from '../../src/cli/top/screen.ts'
 import { SORTS } from '../../src/cli/top/sorts.ts'
 import { sumsOf } from '../../src/cli/top/sums.ts'
@@ -69,6 +69,9 @@ const room: fc.Arbitrary<InspectedRoom> = fc.record({
   closedMs: fc.constantFrom(0, 1500),
 })
 
+/** As before the second look: nothing is known about renewals. */
+const UNKNOWN = { renewalsOf: () => undefined }
+
 test('whatever there is to show, and whatever was pressed, a page has as many lines as the screen, and none is wider', () => {
   const scenes = fc.record({
     rooms: fc.uniqueArray(room, { maxLength: 12, selector: ({ key }) => key }),
@@ -80,7 +83,7 @@ test('whatever there is to show, and whatever was pressed, a page has as many li
     fc.property(scenes, ({ rooms, size, keys, isAway }) => {
       const columns = new TableColumns()
       const frame = (view: TopView) => {
-        const rows = sorted(filtered(rooms.map(rowOf), view.filter), view.order)
+        const rows = sorted(filtered(rowsOf(rooms, UNKNOWN), view.filter), view.order)
         const shown = frameOf({
           ...{
             store: 'redis cache:6379',
@@ -91,6 +94,7 @@ test('whatever there is to show, and whatever was pressed, a page has as many li
             size,
             columns,
             history: undefined,
+            ...UNKNOWN,
           },
           snapshot: {
             at: 1,
@@ -122,7 +126,7 @@ test('whatever there is to show, and whatever was pressed, a page has as many li
 })
 
 test('every column sorts, and the other direction is the reverse', () => {
-  const rows = fc.sample(room, { numRuns: 30, seed: 1 }).map(rowOf)
+  const rows = rowsOf(fc.sample(room, { numRuns: 30, seed: 1 }), UNKNOWN)
   for (const sort of SORTS) {
     const there = sorted(rows, { sort, isReversed: false })
     const back = sorted(there.toReversed(), { sort, isReversed: true })
@@ -132,20 +136,19 @@ test('every column sorts, and the other direction is the reverse', () => {
 
 test('sorting by holder reads each of them once', () => {
   let reads = 0
-  const rows = Array.from({ length: 1000 }, (_, n) =>
-    rowOf({
-      ...{ key: `k${n}`, queue: [], closedMs: 0 },
-      holders: [
-        {
-          ...{ id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' },
-          get owner() {
-            reads += 1
-            return { host: `h${(n * 7919) % 1000}`, pid: 1 }
-          },
+  const rooms = Array.from({ length: 1000 }, (_, n) => ({
+    ...{ key: `k${n}`, queue: [], closedMs: 0 },
+    holders: [
+      {
+        ...{ id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' as const },
+        get owner() {
+          reads += 1
+          return { host: `h${(n * 7919) % 1000}`, pid: 1 }
         },
-      ],
-    }),
-  )
+      },
+    ],
+  }))
+  const rows = rowsOf(rooms, UNKNOWN)
   const holders = sorted(rows, { sort: 'holder', isReversed: false }).map(({ holder }) => holder)
   expect(holders).toEqual([...holders].sort())
   expect(reads).toBe(1000)

@@ -26,7 +26,9 @@ test.each(sharedStores)('top shows holders and waiters, as they change, on $name
   await terminal.shows('Nobody holds a key.')
   const held = await locks.acquire('job:backup')
   const waits = locks.acquire('job:backup', { wait: '1m' })
-  await terminal.shows(/job:backup +H +mutex +\S+:\d+ \(tester\) +[\d.]+m?s +[\d.]+s +\d+ +1 +[\d.]+m?s$/m)
+  await terminal.shows(
+    /job:backup +H +mutex +\S+:\d+ \(tester\) +[\d.]+m?s +[\d.]+s +30s +(?:\d+ +)?1 +[\d.]+m?s$/m,
+  )
   await terminal.shows(/^1 key, 1 held, 1 waiting, the longest for /m)
   await held.release()
   const next = await waits
@@ -56,7 +58,7 @@ test('top obeys its keys: sorting, marking a line, the page of a key, help, paus
   terminal.press('Down')
   await terminal.shows(/^> [abc] /m)
   terminal.press('K', 'End', 'Enter')
-  await terminal.shows(/^c\n\nHELD BY 1\nHOLDER +MODE +HELD +LEFT +FENCE +ID\n/m)
+  await terminal.shows(/^c\n\nHELD BY 1\nHOLDER +MODE +HELD +LEFT +TTL +FENCE +ID\n/m)
   await terminal.shows(/^WAITING 1, in order of arrival\n.*\n1 {2}\S+ \(tester\) /m)
   terminal.press('h')
   await terminal.shows(/^q Ctrl-C +quit$/m)
@@ -76,6 +78,19 @@ test('top obeys its keys: sorting, marking a line, the page of a key, help, paus
   await late.release()
   await locks.evictAll('c', { reason: 'the test is over' })
   await expect(waits).rejects.toThrow()
+})
+
+test('top shows who does not renew, and for how long', async () => {
+  await locks.acquire('living')
+  await locks.acquire('stuck', { ttl: '20s', renew: false })
+  await using terminal = start()
+  terminal.press('K')
+  await terminal.shows(/^ {2}stuck +H .* 20s /m)
+  // Below half of its ttl.
+  await terminal.shows(/^ {2}stuck +L /m)
+  expect(terminal.screen).toMatch(/^ {2}living +H /m)
+  terminal.press('Down', 'Down', 'Enter')
+  await terminal.shows(/\(tester\) is not renewing for 1\d\.\ds\.$/m)
 })
 
 test('top filters by key and by holder while it runs', async () => {
@@ -233,7 +248,7 @@ test('top goes on while the store is away, and shows it again when it is back', 
   await terminal.shows('afterwards')
   await terminal.shownNoMore('STORE AWAY')
   await server.pause()
-  await terminal.shows(/^STORE AWAY since .*has not answered for/m)
+  await terminal.shows(/^STORE AWAY since .*: There is no answer\.$/m)
   terminal.press('q')
   await terminal.shows('exit 0')
   server.resume()

@@ -521,7 +521,7 @@ describe('the open pages', () => {
   test('are told that the store is silent, and a program is, too', async () => {
     store.inspect = () => new Promise(() => {})
     const stream = await listen(server.port, '/api/live')
-    const away = { tag: 'away', message: expect.stringContaining('has not answered') }
+    const away = { tag: 'away', message: expect.stringContaining('no answer') }
     expect(await stream.next()).toMatchObject({ at: 0, rows: [], store: away })
     expect(await view()).toMatchObject({ at: 0, store: away })
     stream.leave()

@@ -7,7 +7,7 @@ import { json } from '../text.ts'
 import { TableColumns } from './columns.ts'
 import { headerLines } from './header.ts'
 import type { LiveOptions } from './live.ts'
-import { type Row, rowOf, sorted } from './rows.ts'
+import { type Row, rowsOf, sorted } from './rows.ts'
 import { type Sums, sumsOf } from './sums.ts'
 
 export interface BatchOptions extends LiveOptions {
@@ -38,6 +38,7 @@ export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOp
         printLook(snapshot, {
           ...options,
           columns,
+          watch: { renewalsOf: (id) => watch?.renewalsOf(id) },
           sums: sumsOf(snapshot.rooms, watch?.totals ?? []),
           isFirst: printed === 0,
         })
@@ -53,12 +54,13 @@ export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOp
 
 interface LookFacts extends BatchOptions {
   readonly columns: TableColumns
+  readonly watch: Pick<RoomWatch, 'renewalsOf'>
   readonly sums: Sums
   readonly isFirst: boolean
 }
 
 function printLook(snapshot: Snapshot, look: LookFacts): void {
-  const rows = sorted(snapshot.rooms.map(rowOf), look.order)
+  const rows = sorted(rowsOf(snapshot.rooms, look.watch), look.order)
   if (look.asJson) {
     print(json(lookJson(snapshot, { ...look, rows })))
     return

@@ -17,12 +17,13 @@ const COLUMNS: Readonly<Record<Sort, ColumnRule>> = {
   holder: { title: 'HOLDER', lessImportant: 3 },
   held: { title: 'HELD', width: 7, lessImportant: 4 },
   left: { title: 'LEFT', width: 7, lessImportant: 2 },
+  ttl: { title: 'TTL', width: 7, lessImportant: 5.5 },
   fence: { title: 'FENCE', width: 16, lessImportant: 8 },
   waiting: { title: 'WAIT', width: 5, lessImportant: 1 },
   longest: { title: 'LONGEST', width: 7, lessImportant: 6 },
 }
 
-const AT_RIGHT: ReadonlySet<Sort> = new Set(['held', 'left', 'fence', 'waiting', 'longest'])
+const AT_RIGHT: ReadonlySet<Sort> = new Set(['held', 'left', 'ttl', 'fence', 'waiting', 'longest'])
 const LEAST: Readonly<Partial<Record<Sort, number>>> = { key: 20, holder: 18 }
 const GAP = 2
 

@@ -18,7 +18,7 @@ export function headerLines(
 ): readonly string[] {
   const { at, isCut, store: state } = snapshot
   const under = prefix === '' ? '' : `  under ${plain(prefix)}`
-  const title = `holdfast top  ${at === 0 ? 'looking …' : timeOf(at)}  ${store}${under}${note}`
+  const title = `holdfast top  ${at === 0 ? 'looking …' : `${timeOf(at)} ${zoneName()}`}  ${store}${under}${note}`
   const longest = sums.longestMs === undefined ? '' : `, the longest for ${age(sums.longestMs)}`
   const offered = sums.offered === 0 ? '' : `, ${number(sums.offered)} offered`
   const keys = `${isCut ? 'more than ' : ''}${counted(sums.keys, 'key')}`
@@ -39,6 +39,12 @@ export function timeOf(at: number): string {
   return [date.getHours(), date.getMinutes(), date.getSeconds()]
     .map((part) => String(part).padStart(2, '0'))
     .join(':')
+}
+
+/** The zone of all times of day on the screen: `GMT+1`. */
+function zoneName(): string {
+  const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts(Date.now())
+  return parts.find(({ type }) => type === 'timeZoneName')?.value ?? ''
 }
 
 export function counted(count: number, noun: string): string {

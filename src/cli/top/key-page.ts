@@ -1,5 +1,7 @@
 import type { InspectedRoom } from '../../index.ts'
 import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/hold-record.ts'
+import { lateMsOf, type RenewalFacts, roundTtlMs } from '../../room-watch/renewal-facts.ts'
+import type { RoomWatch } from '../../room-watch/room-watch.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
 import { type Column, table } from '../table.ts'
 import type { Paint } from '../terminal.ts'
@@ -8,14 +10,17 @@ import { counted, timeOf } from './header.ts'
 
 export interface KeyFacts {
   readonly key: string
+  /** When the store was looked at. */
+  readonly at: number
   /** `undefined` when the key has neither holders nor waiters. */
   readonly room: InspectedRoom | undefined
   readonly history: KeyHistory | undefined
+  readonly renewalsOf: RoomWatch['renewalsOf']
 }
 
 /** Everything known about one key: its holders, its waiters, and the holds that this command has seen end. */
 export function keyLines(
-  { key, room, history }: KeyFacts,
+  { key, at, room, history, renewalsOf }: KeyFacts,
   { room: columns, paint }: { readonly room: number; readonly paint: Paint },
 ): readonly string[] {
   const section = (title: string, lines: readonly string[]): readonly string[] =>
@@ -28,7 +33,8 @@ export function keyLines(
     ...(room === undefined
       ? [cut('Nobody holds it, and nobody waits for it.', columns)]
       : closedLine(room).map((line) => cut(line, columns))),
-    ...section(`HELD BY ${room?.holders.length ?? 0}`, holderLines(room, columns)),
+    ...lateLines(room, renewalsOf).map((line) => paint('red', cut(line, columns))),
+    ...section(`HELD BY ${room?.holders.length ?? 0}`, holderLines({ room, at, renewalsOf }, columns)),
     ...section(`WAITING ${room?.queue.length ?? 0}, in order of arrival`, waiterLines(room, columns)),
     ...section('BEFORE, as far as it was seen from here', pastHoldLines(holds, columns)),
   ]
@@ -38,16 +44,32 @@ function closedLine({ closedMs }: InspectedRoom): readonly string[] {
   return closedMs > 0 ? [`Closed by a lock-delay for ${age(closedMs)} more.`] : []
 }
 
+function lateLines(room: InspectedRoom | undefined, renewalsOf: RoomWatch['renewalsOf']): readonly string[] {
+  return (room?.holders ?? []).slice(0, MOST).flatMap((holder) => {
+    const lateMs = lateMsOf(holder, renewalsOf(holder.id))
+    return lateMs === undefined ? [] : [`${ownerOf(holder)} is not renewing for ${age(lateMs)}.`]
+  })
+}
+
 const HOLDERS: readonly Column[] = [
   { title: 'HOLDER', narrow: 'cut' },
   { title: 'MODE', narrow: 'drop' },
   { title: 'HELD', align: 'right' },
   { title: 'LEFT', align: 'right' },
+  { title: 'TTL', align: 'right' },
   { title: 'FENCE', align: 'right' },
   { title: 'ID', narrow: 'drop' },
 ]
 
-function holderLines(room: InspectedRoom | undefined, columns: number): readonly string[] {
+/** A dash where looks could not tell it yet. */
+function ttlOf(facts: RenewalFacts | undefined): string {
+  return facts?.isKnown === true ? age(roundTtlMs(facts.ttlMs)).replace('.0s', 's') : '–'
+}
+
+function holderLines(
+  { room, at, renewalsOf }: Pick<KeyFacts, 'room' | 'at' | 'renewalsOf'>,
+  columns: number,
+): readonly string[] {
   const holders = room?.holders ?? []
   if (holders.length === 0) return []
   const rows = holders
@@ -55,8 +77,9 @@ function holderLines(room: InspectedRoom | undefined, columns: number): readonly
     .map((holder) => [
       ownerOf(holder),
       modeOf(holder),
-      age(holder.heldMs),
+      `${age(holder.heldMs)} since ${timeOf(at - holder.heldMs)}`,
       remainingOf(holder),
+      ttlOf(renewalsOf(holder.id)),
       String(holder.fence),
       plain(holder.id),
     ])

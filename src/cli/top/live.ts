@@ -4,7 +4,7 @@ import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { paintFor } from '../terminal.ts'
 import { TableColumns } from './columns.ts'
 import { FullScreen } from './full-screen.ts'
-import { filtered, type Row, type RowOrder, rowOf, sorted } from './rows.ts'
+import { filtered, type Row, type RowOrder, rowsOf, sorted } from './rows.ts'
 import { frameOf } from './screen.ts'
 import { type Sums, sumsOf } from './sums.ts'
 import { firstView, pressed, type TopView } from './view.ts'
@@ -70,7 +70,7 @@ class LiveScreen {
     this.#snapshot = snapshot
     if (isNew) {
       this.#sums = sumsOf(snapshot.rooms, this.#watch.totals)
-      this.#all = snapshot.rooms.map(rowOf)
+      this.#all = rowsOf(snapshot.rooms, this.#watch)
       this.#arrange()
     }
     this.#draw()
@@ -108,6 +108,7 @@ class LiveScreen {
       snapshot: this.#snapshot,
       sums: this.#sums,
       rows: this.#rows,
+      renewalsOf: (id) => this.#watch.renewalsOf(id),
       history: page === 'key' && selected !== undefined ? this.#watch.historyOf(selected) : undefined,
       columns: this.#columns,
       size: this.#screen.size,

@@ -1,4 +1,7 @@
 import type { InspectedHolder, InspectedRoom } from '../../index.ts'
+import { lateMsOf, roundTtlMs } from '../../room-watch/renewal-facts.ts'
+import type { RoomWatch } from '../../room-watch/room-watch.ts'
+import { electionsIn, isMarkOf } from '../../room-watch/ticket-facts.ts'
 import { modeOf, ownerOf } from '../room-text.ts'
 import { age, plain } from '../text.ts'
 import type { Sort } from './sorts.ts'
@@ -14,6 +17,10 @@ export interface Row {
   /** `undefined` where the key has no holder. */
   readonly heldMs: number | undefined
   readonly leftMs: number | undefined
+  /** Of the first holder; `undefined` where looks could not tell it yet. */
+  readonly ttlMs: number | undefined
+  /** For how long the first late holder has not renewed; `undefined` while none is late. */
+  readonly lateMs: number | undefined
   readonly fence: bigint | undefined
   readonly waiting: number
   /** How long the first waiter has waited. */
@@ -22,25 +29,38 @@ export interface Row {
 
 export const STATES: Readonly<Record<string, string>> = {
   H: 'held',
+  L: 'late: held, and not renewed for more than half of its ttl',
   O: 'offered to a waiter, and not confirmed yet',
   M: 'given back, and closed until its minimum hold is over',
   D: 'closed by a lock-delay',
   W: 'held by nobody, with waiters',
 }
 
+/** A row for each key. The mark of an election has none: it is part of the election's row. */
+export function rowsOf(
+  rooms: readonly InspectedRoom[],
+  watch: Pick<RoomWatch, 'renewalsOf'>,
+): readonly Row[] {
+  const elections = electionsIn(rooms)
+  return rooms.filter(({ key }) => !isMarkOf(elections, key)).map((room) => rowOf(room, watch))
+}
+
 /** The row of a room. Texts are built on first use, as most rows are not on the screen. */
-export function rowOf(room: InspectedRoom): Row {
+function rowOf(room: InspectedRoom, watch: Pick<RoomWatch, 'renewalsOf'>): Row {
   const { holders, queue } = room
+  const [first] = holders
+  const renewals = first && watch.renewalsOf(first.id)
+  const lateMs = most(holders.flatMap((holder) => lateMsOf(holder, watch.renewalsOf(holder.id)) ?? []))
   let holder: string | undefined
   return {
     room,
     key: room.key,
     get state() {
-      return stateOf(room)
+      return lateMs === undefined ? stateOf(room) : 'L'
     },
     get mode() {
-      const [first] = [...holders, ...queue]
-      return first === undefined ? '–' : modeOf(first)
+      const [ticket] = [...holders, ...queue]
+      return ticket === undefined ? '–' : modeOf(ticket)
     },
     get holder() {
       // Built once, as sorting reads it often.
@@ -49,7 +69,9 @@ export function rowOf(room: InspectedRoom): Row {
     },
     heldMs: most(holders.map(({ heldMs }) => heldMs)),
     leftMs: leftOf(room),
-    fence: holders[0]?.fence,
+    ttlMs: renewals?.isKnown === true ? roundTtlMs(renewals.ttlMs) : undefined,
+    lateMs,
+    fence: first?.fence,
     waiting: queue.length,
     longestMs: most(queue.map(({ waitedMs }) => waitedMs)),
   }
@@ -99,6 +121,7 @@ const COMPARE: Readonly<Record<Sort, (one: Row, other: Row) => number>> = {
   holder: (one, other) => text(one.holder, other.holder),
   held: (one, other) => (other.heldMs ?? -1) - (one.heldMs ?? -1),
   left: (one, other) => (one.leftMs ?? Number.MAX_VALUE) - (other.leftMs ?? Number.MAX_VALUE),
+  ttl: (one, other) => (one.ttlMs ?? Number.MAX_VALUE) - (other.ttlMs ?? Number.MAX_VALUE),
   fence: (one, other) => Number((other.fence ?? -1n) - (one.fence ?? -1n)),
   waiting: (one, other) => other.waiting - one.waiting || (other.longestMs ?? -1) - (one.longestMs ?? -1),
   longest: (one, other) => (other.longestMs ?? -1) - (one.longestMs ?? -1),
@@ -130,6 +153,7 @@ export function cellsOf(row: Row): Readonly<Record<Sort, string>> {
     holder: row.holder,
     held: duration(row.heldMs),
     left: duration(row.leftMs),
+    ttl: duration(row.ttlMs).replace('.0s', 's'),
     fence: row.fence === undefined ? '–' : String(row.fence),
     waiting: String(row.waiting),
     longest: duration(row.longestMs),

@@ -1,4 +1,5 @@
 import type { KeyHistory } from '../../room-watch/hold-record.ts'
+import type { RoomWatch } from '../../room-watch/room-watch.ts'
 import type { Paint } from '../terminal.ts'
 import { cut, width } from '../text.ts'
 import type { TableColumns } from './columns.ts'
@@ -14,6 +15,7 @@ export interface ScreenFacts extends HeaderFacts {
   readonly rows: readonly Row[]
   /** The history of the key whose page is open. */
   readonly history: KeyHistory | undefined
+  readonly renewalsOf: RoomWatch['renewalsOf']
   readonly columns: TableColumns
   readonly size: { readonly columns: number; readonly rows: number }
   readonly paint: Paint
@@ -51,7 +53,8 @@ function list({ view, rows, snapshot, columns, size, paint }: ScreenFacts, space
   const painted = lines.map((line, index) => {
     if (top + index === at) return paint('inverse', fill(`> ${line}`, size.columns))
     const plain = cut(`  ${line}`, size.columns)
-    return snapshot.store.tag === 'away' ? paint('dim', plain) : plain
+    if (snapshot.store.tag === 'away') return paint('dim', plain)
+    return shown[index]?.lateMs === undefined ? plain : paint('red', plain)
   })
   const empty = rows.length > 0 || snapshot.at === 0 ? [] : [cut(emptiness(view), size.columns)]
   return {
@@ -83,13 +86,19 @@ function topFor({
   return Math.max(0, Math.min(wanted, count - pageSize))
 }
 
-function page({ view, snapshot, history, size, paint }: ScreenFacts, space: number): Frame {
+function page({ view, snapshot, history, renewalsOf, size, paint }: ScreenFacts, space: number): Frame {
   const options = { room: size.columns, paint }
   const key = view.selected ?? ''
   const all =
     view.page === 'help'
       ? helpLines(options)
-      : keyLines({ key, room: snapshot.rooms.find((room) => room.key === key), history }, options)
+      : keyLines(
+          {
+            ...{ key, at: snapshot.at, history, renewalsOf },
+            room: snapshot.rooms.find((room) => room.key === key),
+          },
+          options,
+        )
   const top = Math.max(0, Math.min(view.top, all.length - space))
   return { lines: all.slice(top, top + space), top, pageSize: Math.max(1, space - 1) }
 }

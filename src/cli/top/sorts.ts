@@ -6,6 +6,7 @@ export const SORTS = [
   'holder',
   'held',
   'left',
+  'ttl',
   'fence',
   'waiting',
   'longest',

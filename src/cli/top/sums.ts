@@ -1,5 +1,6 @@
 import type { InspectedRoom } from '../../index.ts'
 import type { Totals } from '../../room-watch/room-history.ts'
+import { electionsIn, isMarkOf } from '../../room-watch/ticket-facts.ts'
 
 /** The numbers of the header, over all keys. */
 export interface Sums {
@@ -17,7 +18,12 @@ export interface Sums {
 export function sumsOf(rooms: readonly InspectedRoom[], totals: readonly Totals[]): Sums {
   let [held, offered, waiting] = [0, 0, 0]
   let longestMs: number | undefined
-  for (const { holders, queue } of rooms) {
+  const elections = electionsIn(rooms)
+  let keys = 0
+  for (const { key, holders, queue } of rooms) {
+    // The mark of an election is no key of its own.
+    if (isMarkOf(elections, key)) continue
+    keys += 1
     for (const { state } of holders) {
       if (state === 'held') held += 1
       else if (state === 'offered') offered += 1
@@ -25,7 +31,7 @@ export function sumsOf(rooms: readonly InspectedRoom[], totals: readonly Totals[
     waiting += queue.length
     for (const { waitedMs } of queue) longestMs = Math.max(longestMs ?? 0, waitedMs)
   }
-  return { keys: rooms.length, held, offered, waiting, longestMs, ...eventsIn(totals) }
+  return { keys, held, offered, waiting, longestMs, ...eventsIn(totals) }
 }
 
 function eventsIn(totals: readonly Totals[]): Pick<Sums, 'handOvers' | 'expired'> {

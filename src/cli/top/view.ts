@@ -136,6 +136,7 @@ const SORT_KEYS: Readonly<Record<string, Sort>> = {
   O: 'holder',
   H: 'held',
   L: 'left',
+  E: 'ttl',
   F: 'fence',
   W: 'waiting',
   T: 'longest',

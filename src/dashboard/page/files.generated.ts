@@ -1831,7 +1831,7 @@ function leaderRow({ key }) {
 import { pagerOf, searchField, totalsRow } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
-import { age, clockTime, fullTime, showTime } from './time.js'
+import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
 
 /** The holds that expired or were evicted, newest first: which key, whose, when and why. */
@@ -1898,15 +1898,11 @@ export function reachOf({ history: { fromAt }, site: { recordMs } }) {
  */
 export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
   if (reason !== undefined) return \`\${end}: \${reason}\`
-  if (end !== 'expired' || renewedAt === undefined) return end ?? 'holds'
+  if (end !== 'expired') return end ?? 'holds'
+  if (renewedAt === undefined) return 'expired: not renewed in time'
   // Without a renewal, the ticket had its ttl from the beginning.
   const last = renewedAt - fromAt < 1000 ? 'never renewed' : \`not renewed after \${clockTime(renewedAt)}\`
   return \`expired: \${last}, ttl \${ttlText(ttlMs)}\`
-}
-
-/** Looks see the ttl less up to the time between two of them, so it is rounded up. */
-export function ttlText(ttlMs) {
-  return ttlMs < 2000 ? age(ttlMs) : age(Math.ceil((ttlMs - 1) / 1000) * 1000).replace('.0s', 's')
 }
 
 function lossRow({ key }) {
@@ -1959,7 +1955,7 @@ import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
 import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
-import { clockTime, setServerTime, startTicking, zoneName } from './time.js'
+import { clockTime, setServerTime, startTicking, stopTime, zoneName } from './time.js'
 
 /** @import { SiteJson, ViewJson } from '../view-json.ts' */
 
@@ -1979,16 +1975,21 @@ const title = part('#title')
 const links = document.querySelectorAll('nav a')
 
 let shown
+/** When the store was looked at last, as far as the page knows. */
+let seenAt = 0
 
 const connection = new Connection({
   onView(view) {
     setServerTime(view.now)
+    if (view.store.tag === 'away') stopTime(view.at)
+    seenAt = view.at
     showSite(view.site)
-    showStore(view.store)
+    showStore(view)
     shown.update(view)
   },
   onLost() {
-    showState('lost', 'no connection', 'The dashboard does not answer. What is shown is what was seen last.')
+    stopTime(seenAt)
+    showState('lost', 'no connection', \`The dashboard does not answer. \${lastSeen(seenAt)}\`)
   },
   onRefused(message) {
     showState('lost', 'refused', message)
@@ -2038,11 +2039,15 @@ function showSite({ title: text, hasJobs }) {
   part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
-/** @param {ViewJson['store']} store */
-function showStore(store) {
+/** @param {ViewJson} view */
+function showStore({ store, at }) {
   if (store.tag === 'present') return showState('live', 'live', '')
-  const since = \`The store is away since \${clockTime(store.sinceAt)}. What is shown is what was seen last.\`
-  showState('away', 'store away', \`\${since} \${store.message}\`)
+  const since = \`The store is away since \${clockTime(store.sinceAt)}.\`
+  showState('away', 'store away', \`\${since} \${lastSeen(at)} \${store.message}\`)
+}
+
+function lastSeen(at) {
+  return at === 0 ? 'Nothing was seen yet.' : \`The page shows the state of \${clockTime(at)}.\`
 }
 
 function showState(state, text, message) {
@@ -2324,6 +2329,14 @@ td small {
   color: var(--quiet);
 }
 
+small:empty {
+  display: none;
+}
+
+small.late {
+  display: block;
+}
+
 tr.unseen td {
   color: var(--quiet);
   font-style: italic;
@@ -2439,7 +2452,8 @@ td.waiting[data-some] {
   color: var(--warn);
 }
 
-td.left[data-low="true"],
+td.left[data-late="true"],
+td.left[data-late="true"] small,
 td[data-end="expired"],
 td[data-end="evicted"],
 td[data-some="dead"],
@@ -2585,7 +2599,7 @@ td.actions button {
 `,
   'tickets.js': `import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
-/** @import { OwnerJson } from '../view-json.ts' */
+/** @import { HolderJson, OwnerJson } from '../view-json.ts' */
 
 /**
  * Label, host and process, or the text as it is where another program wrote it.
@@ -2620,9 +2634,19 @@ export function ownerNode() {
   }
 }
 
-export function showLeft(node, { state, remainingMs }, at) {
+/**
+ * The time left, its ttl, and for how long a late holder has not renewed.
+ * @param {HTMLElement} node
+ * @param {HolderJson} holder
+ * @param {number} at
+ */
+export function showLeft(node, { state, remainingMs, ttlMs, lateMs }, at) {
   const suffix = { held: '', offered: ' to accept', leaving: ' min-hold' }[state]
-  showUntil(node, at + remainingMs, { suffix })
+  showUntil(node, at + remainingMs, {
+    suffix,
+    ttlMs: state === 'held' ? ttlMs : undefined,
+    lateSinceAt: lateMs === undefined ? undefined : at - lateMs,
+  })
 }
 
 /** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */
@@ -2667,14 +2691,21 @@ export function showCount(node, count) {
   'time.js': `import { element, setAttribute, setText } from './elements.js'
 
 let offsetMs = 0
+let stoppedAt
 
 /** All times are the server's; the browser's clock may differ. */
 export function setServerTime(now) {
   offsetMs = now - Date.now()
+  stoppedAt = undefined
+}
+
+/** Ages and times left stay as they were at \`at\`, as nobody knows what has happened since. */
+export function stopTime(at) {
+  stoppedAt = at
 }
 
 export function serverNow() {
-  return Date.now() + offsetMs
+  return stoppedAt ?? Date.now() + offsetMs
 }
 
 /** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h: as on the command line. */
@@ -2723,38 +2754,60 @@ export function showTime(node, at) {
 export function showSince(node, at) {
   // The store counts durations, so the instant moves by some milliseconds from one look to the next.
   const second = Math.round(at / 1000) * 1000
-  node.dataset.since = at
-  if (node.dataset.second !== String(second)) {
-    node.dataset.second = second
-    node.replaceChildren(element('span'), ' ', element('small', {}, clockTime(second)))
-    setAttribute(node, 'title', \`since \${fullTime(second)}\`)
-  }
-  tickOne(node)
+  const [age, time] = parts(node, 'since', () => [element('span'), element('small')])
+  age.dataset.since = at
+  setText(time, clockTime(second))
+  setAttribute(node, 'title', \`since \${fullTime(second)}\`)
+  tickOne(age)
 }
 
-/** Shows the time left until \`at\`, and counts down. \`suffix\` follows the time; \`over\` replaces it at the end. */
-export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
-  node.dataset.until = at
-  node.dataset.suffix = suffix
-  node.dataset.over = over
-  tickOne(node)
+/**
+ * Shows the time left until \`at\`, and counts down. \`suffix\` follows the time; \`over\` replaces it at the end. \`ttlMs\` is shown
+ * beside it. \`lateSinceAt\`: the holder has not renewed since then.
+ * @param {HTMLElement} node
+ * @param {number} at
+ * @param {{ suffix?: string, over?: string, ttlMs?: number, lateSinceAt?: number }} [options]
+ */
+export function showUntil(node, at, { suffix = '', over = 'over', ttlMs, lateSinceAt } = {}) {
+  const made = () => [element('span'), element('small'), element('small', { class: 'late' })]
+  const [left, ttl, late] = parts(node, 'until', made)
+  Object.assign(left.dataset, { until: at, suffix, over })
+  setText(ttl, ttlMs === undefined ? '' : \`of \${ttlText(ttlMs)}\`)
+  setAttribute(node, 'data-late', lateSinceAt === undefined ? undefined : 'true')
+  if (lateSinceAt === undefined) {
+    delete late.dataset.since
+    setText(late, '')
+  } else Object.assign(late.dataset, { since: lateSinceAt, before: 'not renewing for ' })
+  setAttribute(node, 'title', lateSinceAt === undefined ? undefined : \`not renewed since \${fullTime(lateSinceAt)}\`)
+  for (const each of [left, late]) tickOne(each)
 }
 
 export function showNoTime(node, text = '–') {
-  delete node.dataset.since
-  delete node.dataset.second
+  delete node.dataset.shows
+  delete node.dataset.late
   node.removeAttribute('title')
-  delete node.dataset.until
-  delete node.dataset.low
   setText(node, text)
 }
 
+/** The children of a node that shows a time, made anew where the node has shown something else. */
+function parts(node, shows, make) {
+  if (node.dataset.shows !== shows) {
+    node.dataset.shows = shows
+    node.replaceChildren(...make().flatMap((part, index) => (index === 0 ? [part] : [' ', part])))
+  }
+  return [...node.children]
+}
+
+/** \`30s\`, \`1m 30s\`, as people write a ttl. */
+export function ttlText(ttlMs) {
+  return age(ttlMs).replace('.0s', 's').replace(' 00s', '')
+}
+
 function tickOne(node) {
-  const { since, until, suffix, over } = node.dataset
-  if (since !== undefined) setText(node.firstElementChild, steady(serverNow() - Number(since)))
+  const { since, until, suffix, over, before = '' } = node.dataset
+  if (since !== undefined) setText(node, \`\${before}\${steady(serverNow() - Number(since))}\`)
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
-  node.dataset.low = leftMs < LOW_MS && over === 'over'
   setText(node, leftMs <= 0 ? over : \`\${steady(leftMs)}\${suffix}\`)
 }
 
@@ -2766,11 +2819,9 @@ function steady(durationMs) {
 
 export function startTicking() {
   setInterval(() => {
-    if (document.hidden) return
+    if (document.hidden || stoppedAt !== undefined) return
     for (const node of document.querySelectorAll('[data-since], [data-until]')) tickOne(node)
   }, 500)
 }
-
-const LOW_MS = 3000
 `,
 }

@@ -2,7 +2,7 @@ import { element, reconcile, setAttribute, setStrange, setText } from './element
 import { pagerOf, searchField, totalsRow } from './keys-view.js'
 import { addressOf } from './places.js'
 import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
-import { age, clockTime, fullTime, showTime } from './time.js'
+import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
 
 /** The holds that expired or were evicted, newest first: which key, whose, when and why. */
@@ -69,15 +69,11 @@ export function reachOf({ history: { fromAt }, site: { recordMs } }) {
  */
 export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
   if (reason !== undefined) return `${end}: ${reason}`
-  if (end !== 'expired' || renewedAt === undefined) return end ?? 'holds'
+  if (end !== 'expired') return end ?? 'holds'
+  if (renewedAt === undefined) return 'expired: not renewed in time'
   // Without a renewal, the ticket had its ttl from the beginning.
   const last = renewedAt - fromAt < 1000 ? 'never renewed' : `not renewed after ${clockTime(renewedAt)}`
   return `expired: ${last}, ttl ${ttlText(ttlMs)}`
-}
-
-/** Looks see the ttl less up to the time between two of them, so it is rounded up. */
-export function ttlText(ttlMs) {
-  return ttlMs < 2000 ? age(ttlMs) : age(Math.ceil((ttlMs - 1) / 1000) * 1000).replace('.0s', 's')
 }
 
 function lossRow({ key }) {

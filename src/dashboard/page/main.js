@@ -10,7 +10,7 @@ import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
 import { addressOf, placeIn } from './places.js'
 import { sessionView } from './session-view.js'
-import { clockTime, setServerTime, startTicking, zoneName } from './time.js'
+import { clockTime, setServerTime, startTicking, stopTime, zoneName } from './time.js'
 
 /** @import { SiteJson, ViewJson } from '../view-json.ts' */
 
@@ -30,16 +30,21 @@ const title = part('#title')
 const links = document.querySelectorAll('nav a')
 
 let shown
+/** When the store was looked at last, as far as the page knows. */
+let seenAt = 0
 
 const connection = new Connection({
   onView(view) {
     setServerTime(view.now)
+    if (view.store.tag === 'away') stopTime(view.at)
+    seenAt = view.at
     showSite(view.site)
-    showStore(view.store)
+    showStore(view)
     shown.update(view)
   },
   onLost() {
-    showState('lost', 'no connection', 'The dashboard does not answer. What is shown is what was seen last.')
+    stopTime(seenAt)
+    showState('lost', 'no connection', `The dashboard does not answer. ${lastSeen(seenAt)}`)
   },
   onRefused(message) {
     showState('lost', 'refused', message)
@@ -89,11 +94,15 @@ function showSite({ title: text, hasJobs }) {
   part('nav a[href="#/jobs"]').hidden = !hasJobs
 }
 
-/** @param {ViewJson['store']} store */
-function showStore(store) {
+/** @param {ViewJson} view */
+function showStore({ store, at }) {
   if (store.tag === 'present') return showState('live', 'live', '')
-  const since = `The store is away since ${clockTime(store.sinceAt)}. What is shown is what was seen last.`
-  showState('away', 'store away', `${since} ${store.message}`)
+  const since = `The store is away since ${clockTime(store.sinceAt)}.`
+  showState('away', 'store away', `${since} ${lastSeen(at)} ${store.message}`)
+}
+
+function lastSeen(at) {
+  return at === 0 ? 'Nothing was seen yet.' : `The page shows the state of ${clockTime(at)}.`
 }
 
 function showState(state, text, message) {

@@ -1,6 +1,6 @@
 import { element, setStrange, setText, visible } from './elements.js'
 import { showUntil } from './time.js'
-/** @import { OwnerJson } from '../view-json.ts' */
+/** @import { HolderJson, OwnerJson } from '../view-json.ts' */
 
 /**
  * Label, host and process, or the text as it is where another program wrote it.
@@ -35,9 +35,19 @@ export function ownerNode() {
   }
 }
 
-export function showLeft(node, { state, remainingMs }, at) {
+/**
+ * The time left, its ttl, and for how long a late holder has not renewed.
+ * @param {HTMLElement} node
+ * @param {HolderJson} holder
+ * @param {number} at
+ */
+export function showLeft(node, { state, remainingMs, ttlMs, lateMs }, at) {
   const suffix = { held: '', offered: ' to accept', leaving: ' min-hold' }[state]
-  showUntil(node, at + remainingMs, { suffix })
+  showUntil(node, at + remainingMs, {
+    suffix,
+    ttlMs: state === 'held' ? ttlMs : undefined,
+    lateSinceAt: lateMs === undefined ? undefined : at - lateMs,
+  })
 }
 
 /** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */

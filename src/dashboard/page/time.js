@@ -1,14 +1,21 @@
 import { element, setAttribute, setText } from './elements.js'
 
 let offsetMs = 0
+let stoppedAt
 
 /** All times are the server's; the browser's clock may differ. */
 export function setServerTime(now) {
   offsetMs = now - Date.now()
+  stoppedAt = undefined
+}
+
+/** Ages and times left stay as they were at `at`, as nobody knows what has happened since. */
+export function stopTime(at) {
+  stoppedAt = at
 }
 
 export function serverNow() {
-  return Date.now() + offsetMs
+  return stoppedAt ?? Date.now() + offsetMs
 }
 
 /** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h: as on the command line. */
@@ -57,38 +64,64 @@ export function showTime(node, at) {
 export function showSince(node, at) {
   // The store counts durations, so the instant moves by some milliseconds from one look to the next.
   const second = Math.round(at / 1000) * 1000
-  node.dataset.since = at
-  if (node.dataset.second !== String(second)) {
-    node.dataset.second = second
-    node.replaceChildren(element('span'), ' ', element('small', {}, clockTime(second)))
-    setAttribute(node, 'title', `since ${fullTime(second)}`)
-  }
-  tickOne(node)
+  const [age, time] = parts(node, 'since', () => [element('span'), element('small')])
+  age.dataset.since = at
+  setText(time, clockTime(second))
+  setAttribute(node, 'title', `since ${fullTime(second)}`)
+  tickOne(age)
 }
 
-/** Shows the time left until `at`, and counts down. `suffix` follows the time; `over` replaces it at the end. */
-export function showUntil(node, at, { suffix = '', over = 'over' } = {}) {
-  node.dataset.until = at
-  node.dataset.suffix = suffix
-  node.dataset.over = over
-  tickOne(node)
+/**
+ * Shows the time left until `at`, and counts down. `suffix` follows the time; `over` replaces it at the end. `ttlMs` is shown
+ * beside it. `lateSinceAt`: the holder has not renewed since then.
+ * @param {HTMLElement} node
+ * @param {number} at
+ * @param {{ suffix?: string, over?: string, ttlMs?: number, lateSinceAt?: number }} [options]
+ */
+export function showUntil(node, at, { suffix = '', over = 'over', ttlMs, lateSinceAt } = {}) {
+  const made = () => [element('span'), element('small'), element('small', { class: 'late' })]
+  const [left, ttl, late] = parts(node, 'until', made)
+  Object.assign(left.dataset, { until: at, suffix, over })
+  setText(ttl, ttlMs === undefined ? '' : `of ${ttlText(ttlMs)}`)
+  setAttribute(node, 'data-late', lateSinceAt === undefined ? undefined : 'true')
+  if (lateSinceAt === undefined) {
+    delete late.dataset.since
+    setText(late, '')
+  } else Object.assign(late.dataset, { since: lateSinceAt, before: 'not renewing for ' })
+  setAttribute(
+    node,
+    'title',
+    lateSinceAt === undefined ? undefined : `not renewed since ${fullTime(lateSinceAt)}`,
+  )
+  for (const each of [left, late]) tickOne(each)
 }
 
 export function showNoTime(node, text = '–') {
-  delete node.dataset.since
-  delete node.dataset.second
+  delete node.dataset.shows
+  delete node.dataset.late
   node.removeAttribute('title')
-  delete node.dataset.until
-  delete node.dataset.low
   setText(node, text)
 }
 
+/** The children of a node that shows a time, made anew where the node has shown something else. */
+function parts(node, shows, make) {
+  if (node.dataset.shows !== shows) {
+    node.dataset.shows = shows
+    node.replaceChildren(...make().flatMap((part, index) => (index === 0 ? [part] : [' ', part])))
+  }
+  return [...node.children]
+}
+
+/** `30s`, `1m 30s`, as people write a ttl. */
+export function ttlText(ttlMs) {
+  return age(ttlMs).replace('.0s', 's').replace(' 00s', '')
+}
+
 function tickOne(node) {
-  const { since, until, suffix, over } = node.dataset
-  if (since !== undefined) setText(node.firstElementChild, steady(serverNow() - Number(since)))
+  const { since, until, suffix, over, before = '' } = node.dataset
+  if (since !== undefined) setText(node, `${before}${steady(serverNow() - Number(since))}`)
   if (until === undefined) return
   const leftMs = Number(until) - serverNow()
-  node.dataset.low = leftMs < LOW_MS && over === 'over'
   setText(node, leftMs <= 0 ? over : `${steady(leftMs)}${suffix}`)
 }
 
@@ -100,9 +133,7 @@ function steady(durationMs) {
 
 export function startTicking() {
   setInterval(() => {
-    if (document.hidden) return
+    if (document.hidden || stoppedAt !== undefined) return
     for (const node of document.querySelectorAll('[data-since], [data-until]')) tickOne(node)
   }, 500)
 }
-
-const LOW_MS = 3000

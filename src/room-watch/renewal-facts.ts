@@ -1,0 +1,43 @@
+import type { InspectedHolder } from '../index.ts'
+
+/** What looks can tell about the ttl of a holder. The store does not say it. */
+export interface RenewalFacts {
+  /** The ttl where it is known, otherwise the least that it can be. */
+  readonly ttlMs: number
+  readonly isKnown: boolean
+  /** The time left in the last look. */
+  readonly remainingMs: number
+}
+
+export function renewalFacts(
+  { heldMs, remainingMs }: InspectedHolder,
+  before: RenewalFacts | undefined,
+): RenewalFacts {
+  // The first renewal comes at about a third of the ttl, so this ticket has not been renewed yet.
+  const isNew = heldMs < remainingMs / 4
+  const leastMs = isNew ? heldMs + remainingMs : remainingMs
+  // More time left than in the last look: it was renewed just now.
+  const isRenewed = before !== undefined && remainingMs > before.remainingMs
+  return {
+    ttlMs: Math.max(leastMs, before?.ttlMs ?? 0),
+    isKnown: isNew || isRenewed || before?.isKnown === true,
+    remainingMs,
+  }
+}
+
+/**
+ * For how long a holder has not renewed; `undefined` while it is not late. A living holder renews at about a third of its ttl,
+ * and repeats a renewal that gets no answer, so less than half of the ttl is left only if none has arrived.
+ */
+export function lateMsOf(
+  { state, remainingMs }: Pick<InspectedHolder, 'state' | 'remainingMs'>,
+  facts: RenewalFacts | undefined,
+): number | undefined {
+  const isLate = state === 'held' && facts !== undefined && remainingMs < facts.ttlMs / 2
+  return isLate ? facts.ttlMs - remainingMs : undefined
+}
+
+/** The ttl as people have written it: what looks see of it is off by less than a second. */
+export function roundTtlMs(ttlMs: number): number {
+  return ttlMs < 2000 ? Math.round(ttlMs / 100) * 100 : Math.ceil((ttlMs - 100) / 1000) * 1000
+}
