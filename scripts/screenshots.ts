@@ -26,6 +26,7 @@ const VIEWS: Readonly<Record<string, string>> = {
   late: '#/key?key=report%3Anightly',
   contention: '#/contention',
   leaders: '#/leaders',
+  processes: '#/processes',
   losses: '#/losses',
 }
 

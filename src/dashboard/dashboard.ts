@@ -268,6 +268,7 @@ function viewRequestOf(query: URLSearchParams): ViewRequest {
   if (query.get('view') === 'losses') {
     return { view: 'losses', search, show: show === 'expired' || show === 'evicted' ? show : 'all', page }
   }
+  if (query.get('view') === 'processes') return { view: 'processes', search, page }
   return {
     view: 'keys',
     search,

@@ -49,7 +49,7 @@ export function ownerText({ host, pid, label, text }: Owner): string {
   return text ?? `${host ?? '?'}:${pid ?? '?'} ${label ?? ''}`
 }
 
-function ownerJson(owner: Owner, longest: number): OwnerJson {
+export function ownerJson(owner: Owner, longest: number): OwnerJson {
   const { host, pid, label, text } = owner
   if (text !== undefined || host === undefined || pid === undefined)
     return { text: cut(ownerText(owner), longest) }

@@ -55,7 +55,43 @@ export interface LossesJson {
   readonly matching: number
   readonly page: number
   readonly pages: number
-  readonly rows: readonly (HoldJson & { readonly key: string; readonly untilAt: number })[]
+  readonly rows: readonly LossJson[]
+}
+
+export interface LossJson extends HoldJson {
+  readonly key: string
+  readonly untilAt: number
+  /** When the process was heard of last, also after the loss; `undefined` where that is not known. */
+  readonly heardAt: number | undefined
+}
+
+/** One page of the processes: first those that are there, then those that are gone. */
+export interface ProcessesJson {
+  readonly matching: number
+  readonly page: number
+  readonly pages: number
+  readonly rows: readonly ProcessJson[]
+}
+
+export interface ProcessJson {
+  readonly owner: OwnerJson
+  readonly state: 'present' | 'late' | 'gone'
+  readonly holding: number
+  readonly waiting: number
+  /** The keys that it holds longest. */
+  readonly holds: readonly ProcessKeyJson[]
+  /** The keys for which it waits longest. */
+  readonly waits: readonly ProcessKeyJson[]
+  /** The last sign of life: a hold that began, a renewal, or a new place in a queue. */
+  readonly heardAt: number
+  readonly seenAt: number
+  /** The last look that saw a ticket of it. */
+  readonly lastSeenAt: number
+}
+
+export interface ProcessKeyJson {
+  readonly key: string
+  readonly durationMs: number
 }
 
 export interface RowJson {

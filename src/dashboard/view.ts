@@ -3,12 +3,15 @@ import { contentionIn } from '../room-watch/contention.ts'
 import type { KeyHistory, KeySample } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, isMarkOf } from '../room-watch/ticket-facts.ts'
+import { onePage, ROW_TEXT } from './one-page.ts'
+import { processesView } from './processes-view.ts'
 import { holderJson, holdJson, ownerText, waiterJson } from './ticket-json.ts'
 import type {
   ContentionJson,
   KeyJson,
   KeysJson,
   LossesJson,
+  ProcessesJson,
   RowJson,
   SampleJson,
   ViewJson,
@@ -34,6 +37,7 @@ export type ViewRequest =
       readonly show: 'all' | 'expired' | 'evicted'
       readonly page: number
     }
+  | { readonly view: 'processes'; readonly search: string; readonly page: number }
 
 export type SortName = 'key' | 'waiting' | 'wait' | 'holding' | 'held' | 'left'
 
@@ -44,7 +48,7 @@ export function isSortName(name: string): name is SortName {
 export function viewOf(
   watch: RoomWatch,
   request: ViewRequest,
-): SharedJson & (KeysJson | KeyJson | ContentionJson | LossesJson) {
+): SharedJson & (KeysJson | KeyJson | ContentionJson | LossesJson | ProcessesJson) {
   switch (request.view) {
     case 'keys':
       return { ...sharedView(watch), ...keysView(watch, request) }
@@ -54,6 +58,8 @@ export function viewOf(
       return { ...sharedView(watch), rows: contentionRows(watch) }
     case 'losses':
       return { ...sharedView(watch), ...lossesView(watch, request) }
+    case 'processes':
+      return { ...sharedView(watch), ...processesView(watch, request) }
     default:
       return request satisfies never
   }
@@ -100,7 +106,7 @@ function keysView(
 }
 
 function lossesView(
-  { losses }: RoomWatch,
+  { losses, processes }: RoomWatch,
   { search, show, page }: Extract<ViewRequest, { view: 'losses' }>,
 ): LossesJson {
   const wanted = search.toLowerCase()
@@ -113,19 +119,8 @@ function lossesView(
   )
   return onePage(matching.reverse(), page, ({ key, hold }) => {
     const { untilAt = hold.fromAt } = hold
-    return { key, ...holdJson(hold, ROW_TEXT), untilAt }
+    return { key, ...holdJson(hold, ROW_TEXT), untilAt, heardAt: processes.heardAt(hold.owner) }
   })
-}
-
-function onePage<T, R>(
-  matching: readonly T[],
-  page: number,
-  rowOf: (each: T) => R,
-): { matching: number; page: number; pages: number; rows: readonly R[] } {
-  const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
-  const shown = Math.min(page, pages - 1)
-  const rows = matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map(rowOf)
-  return { matching: matching.length, page: shown, pages, rows }
 }
 
 function rowJson(watch: RoomWatch, room: InspectedRoom): RowJson {
@@ -215,10 +210,8 @@ function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
   return [at, holding, waiting]
 }
 
-const PAGE_ROWS = 100
 const CONTENTION_ROWS = 20
 const ROW_HOLDERS = 3
-const ROW_TEXT = 200
 const KEY_TICKETS = 200
 const KEY_TEXT = 2000
 const KEY_HOLDS = 200

@@ -1,5 +1,6 @@
 import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
+import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
 import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
 import { type WatchedTime, WatchedTimes } from './watched-times.ts'
@@ -56,6 +57,7 @@ export class RoomHistory {
   /** The holds that have expired or were evicted, in the order in which that was seen. */
   readonly #losses: KeyHold[] = []
   readonly #watched: WatchedTimes
+  readonly processes: Processes = new Processes()
   /** What the file does not know yet. */
   readonly #unsaved: Map<HoldRecord, string> = new Map()
   #size = 0
@@ -145,6 +147,13 @@ export class RoomHistory {
     if (before === undefined) this.#resume(rooms, at)
     this.#rooms = rooms
     this.#renewals = renewals
+    this.processes.look(rooms.values(), {
+      at,
+      renewedAt: (id) => {
+        const facts = renewals.get(id)
+        return facts?.isKnown === true ? at - (facts.ttlMs - facts.remainingMs) : undefined
+      },
+    })
     this.#lookedAt = at
     this.#forget()
     const keptSinceAt = this.#dropOld(at)

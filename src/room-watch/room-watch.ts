@@ -1,6 +1,7 @@
 import { messageOf } from '../base/thrown.ts'
 import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
 import type { KeyHistory, KeyHold } from './hold-record.ts'
+import type { Processes } from './processes.ts'
 import type { RenewalFacts } from './renewal-facts.ts'
 import { type HistoryFile, type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
@@ -48,6 +49,8 @@ export interface RoomWatch {
   readonly losses: readonly KeyHold[]
   /** When somebody looked, oldest first. */
   readonly watched: readonly WatchedTime[]
+  /** The processes that hold or wait, and those that are gone. */
+  readonly processes: Pick<Processes, 'view' | 'heardAt'>
   /** What is known about the renewals of a present holder. `undefined` for a ticket that is not there. */
   renewalsOf(id: string): RenewalFacts | undefined
   /** The remembered keys that were seen to change, also those that are free by now. */
@@ -99,6 +102,10 @@ class Watch implements RoomWatch {
 
   get watched(): readonly WatchedTime[] {
     return this.#history.watched
+  }
+
+  get processes(): Pick<Processes, 'view' | 'heardAt'> {
+    return this.#history.processes
   }
 
   renewalsOf(id: string): RenewalFacts | undefined {

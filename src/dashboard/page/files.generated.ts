@@ -18,6 +18,7 @@ export const files: {
   readonly 'main.js': string
   readonly 'picture.js': string
   readonly 'places.js': string
+  readonly 'processes-view.js': string
   readonly 'session-view.js': string
   readonly 'tables.css': string
   readonly 'tickets.js': string
@@ -1133,6 +1134,7 @@ function facts({ key, ticket, count }) {
         <a href="#/keys">Keys</a>
         <a href="#/contention">Contention</a>
         <a href="#/leaders">Leaders</a>
+        <a href="#/processes">Processes</a>
         <a href="#/losses">Losses</a>
         <a href="#/jobs" hidden>Jobs</a>
       </nav>
@@ -1637,13 +1639,13 @@ function perMinute(totals) {
 }
 
 /** Asks as the user types. \`/\` leads to it. */
-export function searchField(place, go) {
+export function searchField(place, go, title = 'Filter by key or owner') {
   let typing
   const search = element('input', {
     type: 'search',
     id: 'search',
-    placeholder: 'Filter by key or owner',
-    'aria-label': 'Filter by key or owner',
+    placeholder: title,
+    'aria-label': title,
     autocomplete: 'off',
     spellcheck: 'false',
     oninput: () => {
@@ -1905,11 +1907,24 @@ export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
   return \`expired: \${last}, ttl \${ttlText(ttlMs)}\`
 }
 
+/**
+ * Whether the process was heard of after the loss: then it lives, and one hold was lost. Otherwise it may be dead.
+ * @param {LossesJson['rows'][number]} loss
+ */
+function signOfLife({ end, heardAt, untilAt }) {
+  if (end !== 'expired' || heardAt === undefined) return ''
+  return heardAt > untilAt
+    ? \`The process lives: heard of at \${clockTime(heardAt)}.\`
+    : \`Nothing heard of the process after \${clockTime(heardAt)}.\`
+}
+
 function lossRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const owner = ownerNode()
   const at = cell('began', { 'data-title': 'lost at' })
-  const why = cell('end')
+  const reason = element('span')
+  const sign = element('small', { class: 'sign' })
+  const why = cell('end', {}, reason, ' ', sign)
   const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   setStrange(link, key)
@@ -1928,7 +1943,8 @@ function lossRow({ key }) {
     update(loss) {
       showTime(at, loss.untilAt)
       owner.update(loss.owner)
-      setStrange(why, whyEnded(loss))
+      setStrange(reason, whyEnded(loss))
+      setText(sign, signOfLife(loss))
       setAttribute(why, 'data-end', loss.end)
       setText(lasted, age(loss.untilAt - loss.fromAt))
       setAttribute(lasted, 'title', \`since \${fullTime(loss.fromAt)}\`)
@@ -1943,7 +1959,7 @@ const SHOWN = [
   ['evicted', 'evicted'],
 ]
 `,
-  'main.js': `// No framework: 1,500 lines without a build step run from their own files alone, which the strict Content-Security-Policy
+  'main.js': `// No framework: 2,000 lines without a build step run from their own files alone, which the strict Content-Security-Policy
 // demands, and bring no foreign code into an operator's browser.
 import { Connection } from './connection.js'
 import { contentionView } from './contention-view.js'
@@ -1954,6 +1970,7 @@ import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
 import { addressOf, placeIn } from './places.js'
+import { processesView } from './processes-view.js'
 import { sessionView } from './session-view.js'
 import { clockTime, setServerTime, startTicking, stopTime, zoneName } from './time.js'
 
@@ -1964,6 +1981,7 @@ const VIEWS = {
   contention: contentionView,
   leaders: leadersView,
   losses: lossesView,
+  processes: processesView,
   jobs: jobsView,
   key: keyView,
 }
@@ -2250,8 +2268,121 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
-const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
 const DEFAULTS = { show: 'all', sort: 'key' }
+`,
+  'processes-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
+import { age, showSince } from './time.js'
+/** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
+
+/** Who lives, what each process holds and waits for, and when it was heard of last. */
+export function processesView({ place, go }) {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const empty = element('p', { class: 'empty' })
+  const pager = pagerOf({ one: 'process', many: 'processes' }, (page) => go({ page }))
+  const grid = table({
+    caption: 'Processes',
+    className: 'processes',
+    columns: [
+      { title: 'Process', name: 'holder' },
+      { title: 'State', name: 'mode' },
+      { title: 'Last heard of', name: 'held', align: 'end' },
+      { title: 'Holds', name: 'list' },
+      { title: 'Waits for', name: 'list' },
+    ],
+    rows,
+  })
+  return {
+    node: element(
+      'div',
+      {},
+      statistics.node,
+      element(
+        'form',
+        { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+        searchField(place, go, 'Filter by label, host or process'),
+      ),
+      element('p', { class: 'about' }, ABOUT),
+      grid,
+      empty,
+      pager.node,
+    ),
+    query: () => ({ view: 'processes', search: place.search ?? '', page: place.page ?? 0 }),
+    /** @param {ViewJson & ProcessesJson} view */
+    update(view) {
+      statistics.update(view)
+      reconcile(rows, view.rows, ({ owner }) => ownerName(owner), processRow)
+      grid.hidden = view.rows.length === 0
+      setText(empty, view.rows.length > 0 ? '' : 'No process was seen.')
+      pager.update(view)
+    },
+  }
+}
+
+function processRow() {
+  const owner = ownerNode()
+  const state = cell('mode', { 'data-title': 'state' })
+  const heard = cell('held', { 'data-title': 'last heard of', 'data-align': 'end' })
+  const holds = keyList('holds')
+  const waits = keyList('waits for')
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('holder', {}, owner.node),
+      state,
+      heard,
+      holds.node,
+      waits.node,
+    ),
+    /** @param {ProcessJson} process */
+    update(process) {
+      owner.update(process.owner)
+      setText(state, STATES[process.state])
+      setAttribute(state, 'data-process', process.state)
+      showSince(heard, process.heardAt)
+      holds.update(process.holds, process.holding)
+      waits.update(process.waits, process.waiting)
+    },
+  }
+}
+
+/** The first keys, each with its age, and how many more there are. */
+function keyList(title) {
+  const list = element('span')
+  const more = element('span', { class: 'more' })
+  const node = cell('list', { 'data-title': title }, list, more)
+  return {
+    node,
+    /**
+     * @param {ProcessJson['holds']} keys
+     * @param {number} all
+     */
+    update(keys, all) {
+      reconcile(list, keys, ({ key }) => key, keyItem)
+      const rest = all - keys.length
+      setText(more, rest > 0 ? \`and \${rest.toLocaleString('en')} more\` : all === 0 ? '–' : '')
+    },
+  }
+}
+
+function keyItem({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const since = element('small')
+  setStrange(link, key)
+  return {
+    node: element('span', { class: 'item' }, link, ' ', since),
+    update: ({ durationMs }) => setText(since, age(Math.floor(durationMs / 1000) * 1000).replace('.0s', 's')),
+  }
+}
+
+const STATES = { present: 'present', late: 'not renewing', gone: 'gone' }
+const ABOUT =
+  'A process is heard of when it takes a key, renews one, or begins to wait. It is gone when it neither holds nor waits: it may live and need no key.'
 `,
   'session-view.js': `import { post } from './connection.js'
 import { element, setText } from './elements.js'
@@ -2333,8 +2464,25 @@ small:empty {
   display: none;
 }
 
-small.late {
+small.late,
+small.sign {
   display: block;
+}
+
+td[data-process="gone"] {
+  color: var(--quiet);
+}
+
+td.list .item {
+  margin-inline-end: 10px;
+  font-family: var(--mono);
+  font-size: 12px;
+  overflow-wrap: anywhere;
+}
+
+td.list a {
+  color: inherit;
+  text-decoration-color: var(--line);
 }
 
 tr.unseen td {
@@ -2455,6 +2603,7 @@ td.waiting[data-some] {
 td.left[data-late="true"],
 td.left[data-late="true"] small,
 td[data-end="expired"],
+td[data-process="late"],
 td[data-end="evicted"],
 td[data-some="dead"],
 td[data-state="dead"] {
@@ -2547,6 +2696,7 @@ td.actions button {
   td.holder,
   td.error,
   .losses td.end,
+  td.list,
   td.value {
     flex: 1 1 100%;
     min-width: 0;
@@ -2778,7 +2928,11 @@ export function showUntil(node, at, { suffix = '', over = 'over', ttlMs, lateSin
     delete late.dataset.since
     setText(late, '')
   } else Object.assign(late.dataset, { since: lateSinceAt, before: 'not renewing for ' })
-  setAttribute(node, 'title', lateSinceAt === undefined ? undefined : \`not renewed since \${fullTime(lateSinceAt)}\`)
+  setAttribute(
+    node,
+    'title',
+    lateSinceAt === undefined ? undefined : \`not renewed since \${fullTime(lateSinceAt)}\`,
+  )
   for (const each of [left, late]) tickOne(each)
 }
 

@@ -110,13 +110,13 @@ function perMinute(totals) {
 }
 
 /** Asks as the user types. `/` leads to it. */
-export function searchField(place, go) {
+export function searchField(place, go, title = 'Filter by key or owner') {
   let typing
   const search = element('input', {
     type: 'search',
     id: 'search',
-    placeholder: 'Filter by key or owner',
-    'aria-label': 'Filter by key or owner',
+    placeholder: title,
+    'aria-label': title,
     autocomplete: 'off',
     spellcheck: 'false',
     oninput: () => {

@@ -76,11 +76,24 @@ export function whyEnded({ end, reason, renewedAt, ttlMs, fromAt }) {
   return `expired: ${last}, ttl ${ttlText(ttlMs)}`
 }
 
+/**
+ * Whether the process was heard of after the loss: then it lives, and one hold was lost. Otherwise it may be dead.
+ * @param {LossesJson['rows'][number]} loss
+ */
+function signOfLife({ end, heardAt, untilAt }) {
+  if (end !== 'expired' || heardAt === undefined) return ''
+  return heardAt > untilAt
+    ? `The process lives: heard of at ${clockTime(heardAt)}.`
+    : `Nothing heard of the process after ${clockTime(heardAt)}.`
+}
+
 function lossRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const owner = ownerNode()
   const at = cell('began', { 'data-title': 'lost at' })
-  const why = cell('end')
+  const reason = element('span')
+  const sign = element('small', { class: 'sign' })
+  const why = cell('end', {}, reason, ' ', sign)
   const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   setStrange(link, key)
@@ -99,7 +112,8 @@ function lossRow({ key }) {
     update(loss) {
       showTime(at, loss.untilAt)
       owner.update(loss.owner)
-      setStrange(why, whyEnded(loss))
+      setStrange(reason, whyEnded(loss))
+      setText(sign, signOfLife(loss))
       setAttribute(why, 'data-end', loss.end)
       setText(lasted, age(loss.untilAt - loss.fromAt))
       setAttribute(lasted, 'title', `since ${fullTime(loss.fromAt)}`)

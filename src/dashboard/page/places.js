@@ -15,5 +15,5 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
-const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
 const DEFAULTS = { show: 'all', sort: 'key' }

@@ -1,0 +1,15 @@
+/** One page of a list, and how many there are. A page behind the last one is the last one. */
+export function onePage<T, R>(
+  matching: readonly T[],
+  page: number,
+  rowOf: (each: T) => R,
+): { matching: number; page: number; pages: number; rows: readonly R[] } {
+  const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
+  const shown = Math.min(page, pages - 1)
+  const rows = matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map(rowOf)
+  return { matching: matching.length, page: shown, pages, rows }
+}
+
+const PAGE_ROWS = 100
+/** How much of a text a row shows. */
+export const ROW_TEXT = 200

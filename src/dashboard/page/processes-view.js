@@ -1,0 +1,112 @@
+import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { addressOf } from './places.js'
+import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
+import { age, showSince } from './time.js'
+/** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
+
+/** Who lives, what each process holds and waits for, and when it was heard of last. */
+export function processesView({ place, go }) {
+  const statistics = totalsRow()
+  const rows = tableBody()
+  const empty = element('p', { class: 'empty' })
+  const pager = pagerOf({ one: 'process', many: 'processes' }, (page) => go({ page }))
+  const grid = table({
+    caption: 'Processes',
+    className: 'processes',
+    columns: [
+      { title: 'Process', name: 'holder' },
+      { title: 'State', name: 'mode' },
+      { title: 'Last heard of', name: 'held', align: 'end' },
+      { title: 'Holds', name: 'list' },
+      { title: 'Waits for', name: 'list' },
+    ],
+    rows,
+  })
+  return {
+    node: element(
+      'div',
+      {},
+      statistics.node,
+      element(
+        'form',
+        { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+        searchField(place, go, 'Filter by label, host or process'),
+      ),
+      element('p', { class: 'about' }, ABOUT),
+      grid,
+      empty,
+      pager.node,
+    ),
+    query: () => ({ view: 'processes', search: place.search ?? '', page: place.page ?? 0 }),
+    /** @param {ViewJson & ProcessesJson} view */
+    update(view) {
+      statistics.update(view)
+      reconcile(rows, view.rows, ({ owner }) => ownerName(owner), processRow)
+      grid.hidden = view.rows.length === 0
+      setText(empty, view.rows.length > 0 ? '' : 'No process was seen.')
+      pager.update(view)
+    },
+  }
+}
+
+function processRow() {
+  const owner = ownerNode()
+  const state = cell('mode', { 'data-title': 'state' })
+  const heard = cell('held', { 'data-title': 'last heard of', 'data-align': 'end' })
+  const holds = keyList('holds')
+  const waits = keyList('waits for')
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('holder', {}, owner.node),
+      state,
+      heard,
+      holds.node,
+      waits.node,
+    ),
+    /** @param {ProcessJson} process */
+    update(process) {
+      owner.update(process.owner)
+      setText(state, STATES[process.state])
+      setAttribute(state, 'data-process', process.state)
+      showSince(heard, process.heardAt)
+      holds.update(process.holds, process.holding)
+      waits.update(process.waits, process.waiting)
+    },
+  }
+}
+
+/** The first keys, each with its age, and how many more there are. */
+function keyList(title) {
+  const list = element('span')
+  const more = element('span', { class: 'more' })
+  const node = cell('list', { 'data-title': title }, list, more)
+  return {
+    node,
+    /**
+     * @param {ProcessJson['holds']} keys
+     * @param {number} all
+     */
+    update(keys, all) {
+      reconcile(list, keys, ({ key }) => key, keyItem)
+      const rest = all - keys.length
+      setText(more, rest > 0 ? `and ${rest.toLocaleString('en')} more` : all === 0 ? '–' : '')
+    },
+  }
+}
+
+function keyItem({ key }) {
+  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const since = element('small')
+  setStrange(link, key)
+  return {
+    node: element('span', { class: 'item' }, link, ' ', since),
+    update: ({ durationMs }) => setText(since, age(Math.floor(durationMs / 1000) * 1000).replace('.0s', 's')),
+  }
+}
+
+const STATES = { present: 'present', late: 'not renewing', gone: 'gone' }
+const ABOUT =
+  'A process is heard of when it takes a key, renews one, or begins to wait. It is gone when it neither holds nor waits: it may live and need no key.'
