@@ -25,7 +25,7 @@ export class OwnShare {
   readonly #tell: (change: PartitionChange<AnyKey>) => void
   readonly #workers = new Map<number, LockWorker>()
   /** Of the workers, those that were stopped. Their work may not have ended. */
-  readonly #leaving = new Map<number, Promise<void>>()
+  readonly #leaving = new Set<number>()
   #wanted: ReadonlySet<number> = new Set()
   #movesAtOnce: number
   #whenIdle: (() => void)[] = []
@@ -53,7 +53,7 @@ export class OwnShare {
   get held(): ReadonlyMap<AnyKey, Lease> {
     const held = new Map<AnyKey, Lease>()
     for (const [at, { lease }] of this.#workers) {
-      if (lease !== undefined && lease.state !== 'lost') held.set(this.#keyAt(at), lease)
+      if (lease !== undefined && isHeld(lease)) held.set(this.#keyAt(at), lease)
     }
     return held
   }
@@ -66,9 +66,7 @@ export class OwnShare {
 
   /** Wants only the keys that it holds. The others may have been given to another process meanwhile. */
   wantHeld(): void {
-    const held = Array.from(this.#workers).filter(
-      ([, { lease }]) => lease !== undefined && lease.state !== 'lost',
-    )
+    const held = Array.from(this.#workers).filter(([, { lease }]) => lease !== undefined && isHeld(lease))
     this.want(held.map(([at]) => at).filter((at) => this.#wanted.has(at)))
   }
 
@@ -83,7 +81,7 @@ export class OwnShare {
     clearTimeout(timer)
     this.#movesAtOnce = Number.POSITIVE_INFINITY
     this.#settle()
-    await Promise.all(this.#leaving.values())
+    await Promise.all(Array.from(this.#workers.values(), (worker) => worker.stop()))
   }
 
   #settle(): void {
@@ -92,14 +90,16 @@ export class OwnShare {
       if (this.#wanted.has(at) || this.#leaving.has(at)) continue
       // To leave a queue moves nothing.
       if (worker.lease !== undefined && this.#moving >= this.#movesAtOnce) continue
-      this.#leaving.set(at, worker.stop())
+      // First, because a worker that only pauses is stopped by the time that `stop` returns.
+      this.#leaving.add(at)
+      void worker.stop()
     }
     if (this.#workers.size === 0) for (const tell of this.#whenIdle.splice(0)) tell()
   }
 
   /** How many keys are being handed over. */
   get #moving(): number {
-    return Array.from(this.#leaving.keys()).filter((at) => this.#workers.get(at)?.lease !== undefined).length
+    return Array.from(this.#leaving).filter((at) => this.#workers.get(at)?.lease !== undefined).length
   }
 
   #begin(at: number): void {
@@ -140,4 +140,8 @@ export class OwnShare {
   #keyAt(at: number): AnyKey {
     return this.#settings.keys[at] ?? at
   }
+}
+
+function isHeld({ state }: Lease): boolean {
+  return state === 'held' || state === 'jeopardy'
 }

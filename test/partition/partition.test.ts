@@ -125,6 +125,30 @@ describe('a partition', () => {
     expect(changes).toHaveLength(heard)
   })
 
+  test('a key whose work could not start goes to another process, comes back, and goes again', async () => {
+    const fleet = new Fleet(2)
+    let isBroken = true
+    const start = () => {
+      if (isBroken) throw new Error('not yet')
+    }
+    const a = fleet.add('a', { backoff: '10m', maxBackoff: '10m' }, { start })
+    await until('both pause', () => fleet.errors.length === 2 && a.held.size === 0)
+    let left = 0
+    a.subscribe(({ to }) => {
+      if (to === 'stopped') left += 1
+    })
+    fleet.add('b')
+    await a.setWeight(0)
+    await until('it has left both keys to the other', () => left === 2)
+    await fleet.settled([0, 2])
+    isBroken = false
+    await a.setWeight(1)
+    await fleet.remove('b')
+    await fleet.settled([2])
+    fleet.add('c')
+    await fleet.settled([1, 1])
+  })
+
   test('work that says that it failed is stopped, and started again', async () => {
     const fleet = new Fleet(2)
     const failed: string[] = []
