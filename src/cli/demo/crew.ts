@@ -1,8 +1,9 @@
-import { type ChildProcess, fork, spawn } from 'node:child_process'
+import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { monotonicMs } from '../machine-time.ts'
 import { programOf } from '../package.ts'
+import { sendSignal, wakeLater } from '../wake-later.ts'
 import type { Chronicle } from './chronicle.ts'
 import { ASSIGNMENT, type Assignment, FREEZE, type WorkerEvent } from './worker-messages.ts'
 
@@ -43,23 +44,12 @@ export class Crew {
 
   signal(worker: number, name: NodeJS.Signals): void {
     const child = this.#processes.get(worker)
-    if (child !== undefined) send(name, child)
+    if (child !== undefined) sendSignal(name, child)
   }
 
-  /**
-   * Stops a worker until `proceed`, or until this process has ended in whatever way. A stopped worker cannot notice that, so
-   * a shell continues it: the shell reads from a pipe that closes with this process.
-   */
+  /** Stops a worker until `proceed`, or until this process has ended in whatever way. */
   stop(worker: number): void {
-    const script = 'read -r line; kill -CONT "$1"'
-    const waker = spawn('/bin/sh', ['-c', script, 'sh', String(this.pidOf(worker))], {
-      stdio: ['pipe', 'ignore', 'ignore'],
-      // In a group of its own, so that Ctrl-C does not end it.
-      detached: true,
-    })
-    waker.unref()
-    waker.on('error', () => {})
-    this.#wakers.set(worker, waker)
+    this.#wakers.set(worker, wakeLater(this.pidOf(worker)))
     this.#processes.get(worker)?.send(FREEZE, () => {})
   }
 
@@ -73,8 +63,8 @@ export class Crew {
     const leaving = [...this.#processes.values()]
     const gone = Promise.all(leaving.map((child) => once(child, 'exit')))
     for (const child of leaving) {
-      send('SIGTERM', child)
-      send('SIGCONT', child)
+      sendSignal('SIGTERM', child)
+      sendSignal('SIGCONT', child)
     }
     const timeout = new AbortController()
     await Promise.race([gone, sleep(DISMISSAL_MS, undefined, { signal: timeout.signal }).catch(() => {})])
@@ -85,16 +75,7 @@ export class Crew {
 
   /** Kills all workers at once, also while this process itself is ending. */
   kill(): void {
-    for (const child of this.#processes.values()) send('SIGKILL', child)
-  }
-}
-
-/** By the pid: on Deno 2.9 `child.kill('SIGCONT')` makes `exit` come too early or never. */
-function send(name: NodeJS.Signals, { pid }: ChildProcess): void {
-  try {
-    if (pid !== undefined) process.kill(pid, name)
-  } catch {
-    // It has ended, and `exit` is on its way.
+    for (const child of this.#processes.values()) sendSignal('SIGKILL', child)
   }
 }
 
