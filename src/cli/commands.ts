@@ -9,6 +9,7 @@ import { acquire, extend, release } from './lease/commands.ts'
 import { evict, ls, show, wait } from './rooms/commands.ts'
 import { run } from './run/command.ts'
 import { top } from './top/command.ts'
+import { torture } from './torture/command.ts'
 
 export interface RunnableCommand extends Subcommand {
   /** Imports what the command does, which the other commands should not have to load. */
@@ -33,6 +34,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...doctor, load: async () => (await import('./doctor/doctor.ts')).examine },
   { ...init, load: async () => (await import('./init/init.ts')).initServers },
   { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },
+  { ...torture, load: async () => (await import('./torture/torture.ts')).runTorture },
   { ...completion, load: async () => (await import('./completion/completion.ts')).printCompletion },
 ]
 

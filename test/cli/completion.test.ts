@@ -130,7 +130,7 @@ describe.each(shells)('in a terminal, %s', (shell) => {
     await terminal.shows(/^loaded/m)
     writeFileSync(join(folder, 'storeurl'), '')
     terminal.enter(`cd ${folder}`)
-    terminal.type('holdfast to')
+    terminal.type('holdfast top')
     terminal.press('Tab')
     await terminal.shows('holdfast top')
     terminal.type('--rev')

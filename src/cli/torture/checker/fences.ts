@@ -1,0 +1,81 @@
+import { type Check, type CheckInput, Findings } from './check.ts'
+import { excludes, type RecordedTicket, ticketsByKey } from './history.ts'
+
+/**
+ * Fences rise on a key: a ticket that was asked for after another one had its lease has a higher fence. So has a holder that
+ * comes after another one that it could not hold together with. No fence comes twice. Nothing excuses a finding.
+ */
+export function checkFences({ history }: CheckInput): Check {
+  const findings = new Findings()
+  let examined = 0
+  for (const tickets of ticketsByKey(history.tickets).values()) {
+    const granted = tickets.filter(({ fence }) => fence !== undefined)
+    examined += granted.length
+    checkUnique(granted, findings)
+    checkRising(granted, findings)
+  }
+  return findings.as('fences', examined)
+}
+
+function checkUnique(granted: readonly RecordedTicket[], findings: Findings): void {
+  const owners = new Map<bigint, RecordedTicket>()
+  for (const ticket of granted) {
+    const fence = ticket.fence ?? 0n
+    const other = owners.get(fence)
+    if (other === undefined) owners.set(fence, ticket)
+    else tell(findings, [other, ticket], `fence ${fence} was given twice`)
+  }
+}
+
+function checkRising(granted: readonly RecordedTicket[], findings: Findings): void {
+  const byGrant = [...granted].sort((one, other) => (one.grantedAt ?? 0) - (other.grantedAt ?? 0))
+  const byEnd = granted
+    .filter(({ lastHeldAt }) => lastHeldAt !== undefined)
+    .sort((one, other) => (one.lastHeldAt ?? 0) - (other.lastHeldAt ?? 0))
+  const byAsk = [...granted].sort((one, other) => one.askedAt - other.askedAt)
+  let highest: RecordedTicket | undefined
+  let complete = 0
+  for (const ticket of byAsk) {
+    for (; (byGrant[complete]?.grantedAt ?? Number.POSITIVE_INFINITY) < ticket.askedAt; complete += 1) {
+      const earlier = byGrant[complete]
+      if ((earlier?.fence ?? 0n) > (highest?.fence ?? 0n)) highest = earlier
+    }
+    if (highest !== undefined && (ticket.fence ?? 0n) < (highest.fence ?? 0n)) {
+      tell(findings, [highest, ticket], `fence ${ticket.fence} was given after ${highest.fence}`)
+    }
+  }
+  const byStart = granted
+    .filter(({ firstHeldAt }) => firstHeldAt !== undefined)
+    .sort((one, other) => (one.firstHeldAt ?? 0) - (other.firstHeldAt ?? 0))
+  // The highest fence of the holders that came before: of those that exclude every other, and of all.
+  let exclusive: RecordedTicket | undefined
+  let any: RecordedTicket | undefined
+  let ended = 0
+  for (const ticket of byStart) {
+    for (; (byEnd[ended]?.lastHeldAt ?? Number.POSITIVE_INFINITY) < (ticket.firstHeldAt ?? 0); ended += 1) {
+      const earlier = byEnd[ended] as RecordedTicket
+      if ((earlier.fence ?? 0n) > (any?.fence ?? 0n)) any = earlier
+      if (earlier.limit === earlier.units && (earlier.fence ?? 0n) > (exclusive?.fence ?? 0n))
+        exclusive = earlier
+    }
+    const before = ticket.limit === ticket.units ? any : exclusive
+    if (before === undefined || !excludes(before, ticket)) continue
+    const wasTold = (before.grantedAt ?? 0) < ticket.askedAt
+    if (!wasTold && (ticket.fence ?? 0n) < (before.fence ?? 0n)) {
+      tell(findings, [before, ticket], `fence ${ticket.fence} held after ${before.fence}`)
+    }
+  }
+}
+
+function tell(
+  findings: Findings,
+  [one, other]: readonly [RecordedTicket, RecordedTicket],
+  text: string,
+): void {
+  findings.add({
+    key: other.key,
+    from: Math.min(one.grantedAt ?? 0, other.grantedAt ?? 0),
+    until: Math.max(one.grantedAt ?? 0, other.grantedAt ?? 0),
+    text: `${text}: process ${one.worker.worker}, then process ${other.worker.worker}`,
+  })
+}

@@ -1,0 +1,70 @@
+import type { FaultKind } from '../record.ts'
+import type { Check, CheckInput } from './check.ts'
+import { checkExclusion } from './exclusion.ts'
+import { checkFences } from './fences.ts'
+import { checkLosses } from './losses.ts'
+import { type Durations, durationsOf } from './measures.ts'
+import { checkLeftovers, checkRecovery, type RunEnding, takeOvers } from './recovery.ts'
+import { checkRegisters } from './registers.ts'
+import { checkWaiters } from './waiters.ts'
+
+/** What the history of a run says about the promises. */
+export interface Judgement {
+  /** Whether no promise was broken, and there was something to look at. */
+  readonly holds: boolean
+  readonly checks: readonly Check[]
+  readonly numbers: {
+    readonly asked: number
+    readonly granted: number
+    readonly gaveUp: number
+    readonly faults: Partial<Record<FaultKind, number>>
+    readonly lost: Readonly<Record<string, number>>
+    readonly lateWrites: number
+    readonly refusedWrites: number
+    readonly waitMs: Durations
+    readonly handOverMs: Durations
+    readonly lossLateMs: Durations
+    readonly takeOverMs: Partial<Record<FaultKind, Durations>>
+  }
+}
+
+/** The verdict. It comes from the history alone, and shares no code with the locks. */
+export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
+  const { tickets, faults } = input.history
+  const registers = checkRegisters(input)
+  const waiters = checkWaiters(input)
+  const losses = checkLosses(input)
+  const checks = [
+    checkExclusion(input),
+    checkFences(input),
+    registers.fenced,
+    registers.plain,
+    waiters.arrival,
+    waiters.wakes,
+    waiters.waiting,
+    checkRecovery(input, ending),
+    losses.told,
+    losses.forgotten,
+    checkLeftovers(input, ending),
+  ]
+  const granted = tickets.filter(({ grantedAt }) => grantedAt !== undefined)
+  const counts: Partial<Record<FaultKind, number>> = {}
+  for (const { kind } of faults) counts[kind] = (counts[kind] ?? 0) + 1
+  return {
+    holds: granted.length > 0 && checks.every(({ broken }) => broken === 0),
+    checks,
+    numbers: {
+      asked: tickets.length,
+      granted: granted.length,
+      gaveUp: tickets.filter(({ gaveUpAt }) => gaveUpAt !== undefined).length,
+      faults: counts,
+      lost: losses.reasons,
+      lateWrites: registers.lateWrites,
+      refusedWrites: registers.refused,
+      waitMs: durationsOf(granted.map(({ grantedAt = 0, askedAt }) => grantedAt - askedAt)),
+      handOverMs: waiters.handOverMs,
+      lossLateMs: losses.lateMs,
+      takeOverMs: takeOvers(input),
+    },
+  }
+}

@@ -1,0 +1,160 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { connect, isHoldfastError } from '../../index.ts'
+import type { ParsedArguments } from '../arguments.ts'
+import { EXIT, exitCodeOf } from '../exit-codes.ts'
+import { monotonicMs } from '../machine-time.ts'
+import { complain, paintFor, print } from '../terminal.ts'
+import { json } from '../text.ts'
+import { keysOf } from './assignment.ts'
+import type { CheckInput } from './checker/check.ts'
+import { readHistory } from './checker/history.ts'
+import { judgeRun } from './checker/judge.ts'
+import { clear } from './leftovers.ts'
+import { HookFailed, runNemesis } from './nemesis.ts'
+import { planOf, type TorturePlan } from './plan.ts'
+import { Progress } from './progress.ts'
+import type { NemesisRecord } from './record.ts'
+import { Recorder, watchGaps } from './recorder.ts'
+import { opening, type Report, reportLines } from './report.ts'
+import { timelinePage } from './timeline.ts'
+import { Workforce } from './workforce.ts'
+
+export async function runTorture(given: ParsedArguments): Promise<number> {
+  const plan = planOf(given)
+  if (plan.storeUrl !== undefined) return perform(plan, plan.storeUrl)
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-torture-'))
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true, maxRetries: 3 }))
+  return perform(plan, `sqlite:${join(folder, 'locks.db')}`)
+}
+
+async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
+  const { ttlMs, settleMs, durationMs, processes, seed, proxied, asJson, out } = plan
+  const prefix = `holdfast-torture:${seed}:`
+  const scheme = storeUrl.slice(0, storeUrl.indexOf(':')).toLowerCase()
+  const semaphores = await hasSemaphores(storeUrl, prefix)
+  const folder = join(out, 'history')
+  mkdirSync(folder, { recursive: true })
+
+  const startedAt = monotonicMs()
+  const now = () => monotonicMs() - startedAt
+  const paint = paintFor(process.stdout)
+  const history = new Recorder<NemesisRecord>(join(folder, 'nemesis.jsonl'))
+  const progress = new Progress({ asJson, durationMs, now, paint })
+  const tell = (record: NemesisRecord) => {
+    history.add(record)
+    progress.tell(record)
+  }
+  const ended = new AbortController()
+  const failures: string[] = []
+  const paceMs = Math.max(20, (durationMs * processes * LOOPS) / MOST_TASKS)
+  const workforce = new Workforce({
+    duty: { storeUrl, folder, prefix, ttlMs, settleMs, paceMs, startedAt, seed, semaphores },
+    proxied,
+    now,
+    tell,
+    onFailure: (text) => {
+      failures.push(text)
+      ended.abort()
+    },
+  })
+  const interrupted = onInterruption(workforce, ended)
+  if (!asJson) for (const line of opening(plan, scheme)) print(line)
+  const stopGaps = watchGaps(now, (from, at) => tell({ tag: 'gap', from, at }))
+
+  await workforce.start(processes)
+  const stopsGently = scheme === 'sqlite'
+  try {
+    await runNemesis(workforce, { ...plan, stopsGently, signal: ended.signal, now, tell })
+  } catch (error) {
+    if (!(error instanceof HookFailed)) throw error
+    failures.push(error.message)
+  }
+  const ranMs = now()
+  progress.settling()
+  const stuckProcesses = await workforce.lastRound(settleMs + LAST_ROUND_GRACE_MS)
+  const leftovers = await clear(storeUrl, prefix, settleMs)
+  stopGaps()
+  history.close()
+  progress.end()
+
+  const input: CheckInput = {
+    history: readHistory(filesIn(folder, prefix)),
+    terms: { ttlMs, settleMs, forgets: plan.forgets, keepsOrder: scheme !== 'redlock' },
+  }
+  const judgement = judgeRun(input, { stuckProcesses, leftovers })
+  const report: Report = { plan, scheme, ranMs, failures, judgement, prefix }
+  const timeline = join(out, 'timeline.html')
+  writeFileSync(timeline, timelinePage(report, input.history))
+  const verdict = verdictOf(report, timeline)
+  writeFileSync(join(out, 'verdict.json'), `${json(verdict)}\n`)
+  if (asJson) print(json(verdict))
+  else for (const line of reportLines(report, { timeline, paint })) print(line)
+  for (const failure of failures) complain(failure)
+  if (!judgement.holds || failures.length > 0) return EXIT.failed
+  return interrupted() === undefined ? EXIT.ok : exitCodeOf(interrupted() as NodeJS.Signals)
+}
+
+/** How many loops a process has. */
+const LOOPS = 6
+/** About so many tasks in a run, however long it is. So the files are bounded, and the checker's memory is. */
+const MOST_TASKS = 40_000
+const LAST_ROUND_GRACE_MS = 10_000
+
+/** Reports a store that cannot be used once, before each worker would. On redlock each semaphore is refused. */
+async function hasSemaphores(url: string, prefix: string): Promise<boolean> {
+  await using locks = await connect(url)
+  await locks.check()
+  try {
+    const lease = await locks.semaphore(keysOf(prefix).permits, 3).tryAcquire()
+    await lease?.release()
+    return true
+  } catch (error) {
+    if (isHoldfastError(error, 'store-refused') || isHoldfastError(error, 'invalid-argument')) return false
+    throw error
+  }
+}
+
+/** The first signal ends the faults, and the verdict follows. The second one ends everything at once. */
+function onInterruption(workforce: Workforce, ended: AbortController): () => NodeJS.Signals | undefined {
+  let first: NodeJS.Signals | undefined
+  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.on(name, () => {
+      if (first !== undefined) process.exit(exitCodeOf(name))
+      first = name
+      ended.abort()
+    })
+  }
+  process.once('exit', () => workforce.killAll())
+  return () => first
+}
+
+function filesIn(folder: string, prefix: string): Parameters<typeof readHistory>[0] {
+  const names = readdirSync(folder)
+  const text = (name: string) => readFileSync(join(folder, name), 'utf8')
+  const registers = names.filter((name) => name.startsWith('register-'))
+  return {
+    workers: names.filter((name) => name.startsWith('worker-')).map(text),
+    nemesis: text('nemesis.jsonl'),
+    registers: new Map(
+      registers.map((name) => [`${prefix}${name.slice('register-'.length, -'.jsonl'.length)}`, text(name)]),
+    ),
+  }
+}
+
+function verdictOf({ plan, scheme, ranMs, failures, judgement }: Report, timeline: string): object {
+  const { seed, processes, ttlMs, settleMs, kinds } = plan
+  return {
+    tag: 'verdict',
+    ...{
+      holds: judgement.holds && failures.length === 0,
+      seed: Number(seed),
+      store: scheme,
+      processes,
+      ttlMs,
+      settleMs,
+    },
+    ...{ nemesis: kinds, ranMs, failures, checks: judgement.checks, numbers: judgement.numbers, timeline },
+  }
+}

@@ -1,0 +1,158 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { Shell } from '../cli/holdfast-process.ts'
+import { sharedStores } from '../cli/stores.ts'
+import { startRedis } from '../servers/redis-server.ts'
+
+let shell: Shell
+let folder: string
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'holdfast-torture-'))
+  shell = new Shell({ TMPDIR: folder })
+})
+afterEach(async () => {
+  await shell.close()
+  rmSync(folder, { recursive: true, force: true })
+})
+
+const out = () => join(folder, 'out')
+const quick = (...more: string[]) => ['torture', '--ttl', '1s', '--settle', '20s', '--out', out(), ...more]
+
+describe.each(sharedStores)('the torture on $name', ({ name, open }) => {
+  test('finds nothing broken, and leaves a report and no key behind', async () => {
+    await using store = await open()
+    const args = quick('--for', '8s', '--json', '--store', store.url)
+    const { code, stdout, stderr } = await shell.run(args)
+    const lines = stdout
+      .trim()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    const verdict = lines.at(-1)
+    const broken = verdict.checks.filter((check: { broken: number }) => check.broken > 0)
+    expect({ broken, code, stderr }).toEqual({ broken: [], code: 0, stderr: '' })
+
+    const kinds = name === 'sqlite' ? ['kill', 'pause', 'clock'] : ['kill', 'pause', 'cut', 'outage', 'clock']
+    expect(verdict).toMatchObject({ tag: 'verdict', holds: true, store: name, nemesis: kinds, failures: [] })
+    expect(lines.some(({ tag, kind }) => tag === 'fault' && kinds.includes(kind))).toBe(true)
+    expect(verdict.numbers.granted).toBeGreaterThan(50)
+    const examined = (check: string) =>
+      verdict.checks.find((one: { name: string }) => one.name === check).examined
+    expect(examined('fenced-register')).toBeGreaterThan(50)
+    // Each process takes each key once more at the end.
+    expect(examined('recovery')).toBe(4 * 7)
+
+    const page = readFileSync(verdict.timeline, 'utf8')
+    expect(page).toContain('no promise was broken')
+    expect(page).not.toMatch(/https?:\/\/(?!www\.w3\.org)/)
+    expect(JSON.parse(readFileSync(join(out(), 'verdict.json'), 'utf8'))).toEqual(verdict)
+    expect((await shell.run(['ls', '--store', store.url])).stdout).toBe('')
+  })
+})
+
+test('processes that are alone with their store break every promise, and the evidence is named', async () => {
+  const { code, stdout } = await shell.run(quick('--for', '2s', '--nemesis', 'none', '--store', 'memory:'))
+  expect(code).toBe(1)
+  expect(stdout).toMatch(/^ {2}overlapping holds +[1-9]\d* {2}of \d+ holds {2}BROKEN$/m)
+  expect(stdout).toMatch(
+    /held at the same time: process \d under fence \d+ from [\d.]+ s to [\d.]+ s; process/,
+  )
+  expect(stdout).toMatch(/^ {2}lost updates without +[1-9]/m)
+  expect(stdout).toContain('BROKEN: ')
+  expect(stdout).not.toContain('\x1b')
+})
+
+test('a program breaks the server, and mends it again before the verdict', async () => {
+  await using redis = await startRedis()
+  const calls = join(folder, 'calls')
+  const program = join(folder, 'pause-redis.sh')
+  writeFileSync(
+    program,
+    `#!/bin/sh\necho "$1" >> ${calls}\nif [ "$1" = begin ]; then kill -STOP ${redis.pid}; else kill -CONT ${redis.pid}; fi\n`,
+  )
+  chmodSync(program, 0o755)
+  const args = quick(
+    '--for',
+    '6s',
+    '--nemesis',
+    'none',
+    '--on-fault',
+    program,
+    '--store',
+    redis.url,
+    '--json',
+  )
+  const { code, stdout } = await shell.run(args)
+  const verdict = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
+  expect(verdict.checks.filter((check: { broken: number }) => check.broken > 0)).toEqual([])
+  expect(code).toBe(0)
+  expect(verdict.numbers.faults.server).toBeGreaterThan(0)
+  const called = readFileSync(calls, 'utf8').trim().split('\n')
+  expect(called).toEqual(called.map((_, index) => (index % 2 === 0 ? 'begin' : 'end')))
+  expect(called.length % 2).toBe(0)
+})
+
+test('a program that fails ends the run, which says so', async () => {
+  const program = join(folder, 'fails.sh')
+  writeFileSync(program, '#!/bin/sh\nexit 3\n')
+  chmodSync(program, 0o755)
+  const { code, stderr } = await shell.run(quick('--for', '30s', '--nemesis', 'none', '--on-fault', program))
+  expect(code).toBe(1)
+  expect(stderr).toBe('holdfast: the program of --on-fault failed at begin: exit code 3\n')
+})
+
+test('Ctrl-C ends the faults early, and the verdict comes all the same', async () => {
+  const torture = shell.start(quick('--for', '10m'))
+  await torture.prints('pause  ')
+  torture.signal('SIGINT')
+  expect(await torture.exit, torture.stdout).toBe(130)
+  expect(torture.stdout).toContain('No promise was broken.')
+  expect(shell.processes()).toEqual([])
+  expect(statSync(join(out(), 'timeline.html')).size).toBeGreaterThan(10_000)
+})
+
+test('no process is left behind when the command itself is killed', async () => {
+  const torture = shell.start(quick('--for', '10m', '--nemesis', 'pause'))
+  await torture.prints('SIGSTOP')
+  torture.signal('SIGKILL')
+  await torture.exit
+  // `shell.close()` waits for it.
+})
+
+test.each([
+  [
+    ['--nemesis', 'cut', '--store', 'sqlite:./x.db'],
+    'without cut for this store (there is no network to sqlite:), got "cut"',
+  ],
+  [
+    ['--nemesis', 'outage', '--store', 'rediss://host'],
+    'without outage for this store (TLS checks the name of the server',
+  ],
+  [
+    ['--nemesis', 'cut', '--store', 'redis+sentinel://a/m'],
+    '(the servers of redis+sentinel: tell their addresses themselves',
+  ],
+  [
+    ['--nemesis', 'fire'],
+    '--nemesis to be some of kill, pause, cut, outage, clock, with commas, or none, got "fire"',
+  ],
+  [['--on-fault', '/nowhere'], '--on-fault to be the path of a program, got "/nowhere"'],
+  [['--forgets'], '--forgets to be given with --on-fault'],
+  [
+    ['--ttl', '10s', '--settle', '15s'],
+    '--settle to be at least three times --ttl, which is 10.0s, got "15s"',
+  ],
+  [['--out', '.'], '--out to be a new or empty folder, got "."'],
+])('%j is refused in one sentence', async (args, text) => {
+  const { code, stdout, stderr } = await shell.run(['torture', ...args])
+  expect({ code, stdout }).toEqual({ code: 64, stdout: '' })
+  expect(stderr).toContain(text)
+  expect(stderr.trim().split('\n')).toHaveLength(1)
+})
+
+test('a store that cannot be reached is reported once', async () => {
+  const { code, stderr } = await shell.run(quick('--store', 'redis://127.0.0.1:1'))
+  expect(code).toBe(69)
+  expect(stderr.trim().split('\n')).toHaveLength(1)
+})
