@@ -152,10 +152,10 @@ export class SettlementQueue {
 const BATCH = 500
 
 /** How often to ask again while another transaction is open. */
-const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
+export const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 
 /** How long a settlement may be held up before it rejects. Its caller then asks again or gives up. */
-const HELD_UP_MS = 1500
+export const HELD_UP_MS = 1500
 
 function settlementOf(batch: readonly PendingSettlement[]): Settlement {
   const done: Attempt[] = []
