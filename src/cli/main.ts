@@ -25,7 +25,9 @@ process.stderr.on('error', () => {})
 
 tellWarnings()
 
-process.exitCode = await awaited(() => main(process.argv.slice(2)))
+void awaited(() => main(process.argv.slice(2))).then((code) => {
+  process.exitCode = code
+})
 
 async function main([name, ...typed]: readonly string[]): Promise<number> {
   const command = COMMANDS.find((known) => known.name === name)

@@ -1,15 +1,16 @@
 import { readFileSync } from 'node:fs'
-import { createRequire } from 'node:module'
-import { dirname, join } from 'node:path'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 
-/** This package's own: the modules of the command line are bundled, and do not stand in the files that they were written in. */
-const manifest: string = createRequire(import.meta.url).resolve('holdfast/package.json')
+/** The folder of this package. The build puts this module into a file of another folder. */
+const FOLDER: string = fileURLToPath(import.meta.url).replace(/^(.*)[\\/](?:src|dist)[\\/].*$/, '$1')
 
-/** The file that a new process is started with, by its path below src/cli and without its extension. */
-export function programOf(module: string): string {
-  return join(dirname(manifest), 'dist/cli', `${module}.js`)
+/** The file that a new process is started with, by its name in `scripts/build.ts`. */
+export function programOf(name: string): string {
+  return join(FOLDER, 'dist/cli', `${name}.js`)
 }
 
 export function packageVersion(): string {
-  return (JSON.parse(readFileSync(manifest, 'utf8')) as { readonly version: string }).version
+  const manifest = readFileSync(join(FOLDER, 'package.json'), 'utf8')
+  return (JSON.parse(manifest) as { readonly version: string }).version
 }

@@ -47,3 +47,21 @@ test('the command starts the programs that are beside it', async () => {
   const demo = [program, 'demo', '--for', '6s', '--kill-every', '1200ms']
   expect(await project.run(process.execPath, demo, environment)).not.toContain('ended with')
 })
+
+test('the command starts by loading few files', async () => {
+  using project = emptyProject(tarball.path, ['@photostructure/sqlite'])
+  const program = `
+    const { basename } = require('node:path')
+    process.on('exit', () => {
+      const own = Object.keys(require.cache).filter((file) => /holdfast[\\\\/]dist/.test(file))
+      console.log(...own.map((file) => basename(file)).sort())
+    })
+    process.argv.splice(1, 0, 'holdfast')
+    require('./node_modules/holdfast/dist/cli/main.js')
+  `
+  const loaded = (...args: string[]) => project.run(process.execPath, ['--eval', program, '--', ...args])
+  expect(await loaded('--version')).toContain('\nmain.js start.js\n')
+  const run = await loaded('run', '--store', 'sqlite:./locks.db', 'k', '--', 'true')
+  expect(run.trim().split(' ')).toEqual(expect.arrayContaining(['core.js', 'main.js', 'start.js']))
+  expect(run.trim().split(' ').length).toBeLessThan(6)
+})

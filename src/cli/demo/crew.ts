@@ -80,4 +80,4 @@ export class Crew {
 }
 
 const DISMISSAL_MS = 3000
-const PROGRAM = programOf('demo/worker-process')
+const PROGRAM = programOf('worker-process')

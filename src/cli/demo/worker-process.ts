@@ -27,14 +27,18 @@ whenParentEnds(() => stop.abort())
 // Ctrl-C reaches every process of the terminal. The demo decides when its workers end.
 process.on('SIGINT', () => {})
 
-try {
-  await using locks = await connect(storeUrl, { ttl: ttlMs, label: `demo worker ${worker}` })
-  await work(locks)
-} catch (error) {
-  if (!stop.signal.aborted) tell({ tag: 'failed', message: messageOf(error) })
-} finally {
-  register.close()
-  if (process.connected) process.disconnect()
+void main()
+
+async function main(): Promise<void> {
+  try {
+    await using locks = await connect(storeUrl, { ttl: ttlMs, label: `demo worker ${worker}` })
+    await work(locks)
+  } catch (error) {
+    if (!stop.signal.aborted) tell({ tag: 'failed', message: messageOf(error) })
+  } finally {
+    register.close()
+    if (process.connected) process.disconnect()
+  }
 }
 
 async function work(locks: Locks): Promise<void> {

@@ -162,4 +162,4 @@ export class Guardian {
 /** What a dead guardian has sent is in the channel already, so to read it takes one turn of the event loop. */
 const LAST_MESSAGES_MS = 1000
 
-const PROGRAM = programOf('run/guardian-process')
+const PROGRAM = programOf('guardian-process')
