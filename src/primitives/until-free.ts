@@ -69,7 +69,7 @@ async function lookUntilFree(
   }
 }
 
-type Seen =
+type RoomLook =
   | { readonly tag: 'free' }
   | { readonly tag: 'taken'; readonly room: RoomView }
   /** The store did not answer, so nobody knows. */
@@ -79,7 +79,7 @@ async function look(
   engine: Engine,
   key: string,
   options: { readonly limitMs: number; readonly signal: AbortSignal },
-): Promise<Seen> {
+): Promise<RoomLook> {
   try {
     const room = await roomOf(engine, key, options)
     return room === undefined ? { tag: 'free' } : { tag: 'taken', room }
