@@ -65,6 +65,8 @@ test('dashboard --record-file keeps the history also while no page is open', asy
   expect([await first.program.exit, first.program.stderr]).toEqual([0, ''])
   const second = await start('--record-file', file)
   expect(await history(second.url)).toMatchObject({ expired: 1 })
+  second.program.signal('SIGTERM')
+  await second.program.exit
   const refused = await shell.run(['dashboard', '--record-keep', '5s'])
   expect(refused.code).toBe(64)
 })

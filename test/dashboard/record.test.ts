@@ -52,6 +52,7 @@ async function lose(key: string): Promise<void> {
 test('what was lost before anybody looked is listed, and the numbers count what the list shows', async () => {
   await using opened = await open(locks, { record: true, allowEvict: true })
   await lose('job:1')
+  await until('the loss is seen', async () => (await opened.view('')).history.expired === 1)
   await locks.acquire('job:2')
   await until('it is seen', async () => (await opened.view<KeyJson>('key=job:2')).holding === 1)
   const { status } = await ask(opened.server, {
