@@ -80,6 +80,9 @@ async function main(): Promise<void> {
       locks.acquire(`tenant:${n % 100}:item:${n}`, { ttl: '10m' }),
     )
     await Promise.all(many)
+    const keysSeen = async (): Promise<number> =>
+      ((await (await fetch(`${url}api/view`)).json()) as { matching: number }).matching
+    await until('all keys are seen', async () => (await keysSeen()) >= many.length, { everyMs: 500 })
     await shoot({ browser, url }, { many: '#/keys' })
   } finally {
     for (const each of processes) each.kill('SIGKILL')
@@ -100,6 +103,7 @@ async function shoot({ browser, url }: Scene, views: Readonly<Record<string, str
   for (const [device, viewport] of Object.entries(DEVICES)) {
     for (const colorScheme of ['light', 'dark'] as const) {
       const context = await browser.newContext({ viewport, colorScheme, deviceScaleFactor: 1 })
+      context.setDefaultTimeout(120_000)
       const page = await context.newPage()
       for (const [name, place] of Object.entries(views)) {
         await page.goto(url + place)

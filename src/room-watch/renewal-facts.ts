@@ -7,21 +7,27 @@ export interface RenewalFacts {
   readonly isKnown: boolean
   /** The time left in the last look. */
   readonly remainingMs: number
+  /** The bounds of the ttl: there was never more time left, and never less time from the beginning to the end. */
+  readonly leastMs: number
+  readonly mostMs: number
 }
 
 export function renewalFacts(
   { heldMs, remainingMs }: InspectedHolder,
   before: RenewalFacts | undefined,
 ): RenewalFacts {
-  // The first renewal comes at about a third of the ttl, so this ticket has not been renewed yet.
-  const isNew = heldMs < remainingMs / 4
-  const leastMs = isNew ? heldMs + remainingMs : remainingMs
+  const leastMs = Math.max(remainingMs, before?.leastMs ?? 0)
+  // A process may renew a hold early, together with others, so the age alone does not tell whether it was renewed.
+  const mostMs = Math.min(heldMs + remainingMs, before?.mostMs ?? Number.POSITIVE_INFINITY)
+  const isClose = mostMs - leastMs <= Math.min(leastMs / 3, Math.max(1000, leastMs / 20))
   // More time left than in the last look: it was renewed just now.
   const isRenewed = before !== undefined && remainingMs > before.remainingMs
   return {
-    ttlMs: Math.max(leastMs, before?.ttlMs ?? 0),
-    isKnown: isNew || isRenewed || before?.isKnown === true,
+    ttlMs: isClose ? mostMs : leastMs,
+    isKnown: isClose || isRenewed || before?.isKnown === true,
     remainingMs,
+    leastMs,
+    mostMs,
   }
 }
 

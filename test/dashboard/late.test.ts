@@ -11,10 +11,11 @@ test('a holder that does not renew is marked, with its ttl and since when, and o
   const server = await serve(dashboard)
   const browser = await startBrowser()
   try {
-    await locks.acquire('living', { ttl: '20s' })
-    await locks.acquire('stuck', { ttl: '20s', renew: false })
     await using visited = await visit(browser, server.url)
     const { page } = visited
+    await page.getByText('No key is held.').waitFor()
+    await locks.acquire('living', { ttl: '20s' })
+    await locks.acquire('stuck', { ttl: '20s', renew: false })
     const left = (key: string) => page.getByRole('row', { name: key }).locator('.left')
     await left('stuck').getByText('of 20s', { exact: true }).waitFor()
     await left('stuck')

@@ -93,22 +93,30 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
 test('a loss is kept with its key, its ttl and its last renewal, and an election counts once', () => {
   const history = new RoomHistory(UNLIMITED)
   const at = Date.now()
-  const room = (key: string, remainingMs: number): InspectedRoom => ({
+  const room = (key: string, heldMs: number, remainingMs: number): InspectedRoom => ({
     ...{ key, queue: [], closedMs: 0 },
-    holders: [{ ...HOLDER, id: key, remainingMs }],
+    holders: [{ ...HOLDER, id: key, heldMs, remainingMs }],
   })
   const look = (seconds: number, rooms: readonly InspectedRoom[]) =>
     history.look(new Map(rooms.map((each) => [each.key, each])), {
       at: at + seconds * 1000,
       begunMs: performance.now() - 10,
     })
-  look(0, [room('mailer', 29_000), room('mailer#leader', 29_000), room('calm#leader', 5000)])
-  look(1, [room('mailer', 30_000), room('mailer#leader', 30_000), room('calm#leader', 2000)])
+  look(0, [
+    room('mailer', 60_000, 29_000),
+    room('mailer#leader', 60_000, 29_000),
+    room('calm#leader', 0, 5000),
+  ])
+  look(1, [
+    room('mailer', 61_000, 30_000),
+    room('mailer#leader', 61_000, 30_000),
+    room('calm#leader', 3000, 2000),
+  ])
   expect(history.totals.at(-1)).toMatchObject({ keys: 2, holding: 2 })
-  look(30, [room('mailer', 1000), room('mailer#leader', 1000)])
+  look(30, [room('mailer', 90_000, 1000), room('mailer#leader', 90_000, 1000)])
   look(32, [])
   expect(history.losses).toMatchObject([
-    { key: 'calm#leader', hold: { end: 'expired' } },
+    { key: 'calm#leader', hold: { end: 'expired', ttlMs: 5000 } },
     { key: 'mailer', hold: { end: 'expired', ttlMs: 30_000, renewedAt: at + 1000, untilAt: at + 32_000 } },
   ])
   expect(history.totals.map(({ expired }) => expired)).toEqual([0, 0, 1, 1])
@@ -120,6 +128,9 @@ test('the ttl is known from a new hold or from a renewal, and less than half of 
   })
   const fresh = renewalFacts(held(1200, 28_830), undefined)
   expect(fresh).toMatchObject({ ttlMs: 30_030, isKnown: true })
+  // Renewed early, together with another hold of the process.
+  expect(renewalFacts(held(7400, 29_900), fresh)).toMatchObject({ ttlMs: 30_030, isKnown: true })
+  expect(renewalFacts(held(7400, 29_900), undefined)).toMatchObject({ ttlMs: 29_900, isKnown: false })
   expect(roundTtlMs(fresh.ttlMs)).toBe(30_000)
   const stuck = renewalFacts(held(90_000, 8000), undefined)
   expect(stuck).toMatchObject({ ttlMs: 8000, isKnown: false })
