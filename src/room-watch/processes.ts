@@ -21,7 +21,7 @@ export interface ProcessTicket {
   readonly durationMs: number
 }
 
-interface Seen {
+interface SeenProcess {
   readonly seenAt: number
   readonly heardAt: number
   readonly lastSeenAt: number
@@ -30,7 +30,7 @@ interface Seen {
 
 /** Which processes there are, and which there were. Never more than a bounded number of those that are gone. */
 export class Processes {
-  readonly #byName: Map<string, Seen> = new Map()
+  readonly #byName: Map<string, SeenProcess> = new Map()
 
   /** `heardAt`: when a holder was renewed last, as far as that is known. */
   look(
