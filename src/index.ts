@@ -48,7 +48,7 @@ export type { Leader } from './primitives/leader-watch.ts'
 export type { Leadership } from './primitives/leadership.ts'
 export type { EvictOptions } from './primitives/locks.ts'
 export type { GroupMembership } from './primitives/membership.ts'
-export type { OnceOptions } from './primitives/once.ts'
+export type { OnceOptions, OnceOutcome } from './primitives/once.ts'
 export type {
   CallbackOptions,
   HoldOptions,

@@ -40,8 +40,13 @@ export function parseOwner(text: string): Owner {
 }
 
 /** The owner of a process, with facts of one ticket added. */
-export function withFacts(owner: string, facts: Readonly<Record<string, string | undefined>>): string {
+export function withFacts(owner: string, facts: Readonly<Record<string, unknown>>): string {
   return JSON.stringify({ ...JSON.parse(owner), ...facts })
+}
+
+/** A fact of a ticket that is not for people to see. `undefined`: the ticket has none of this name. */
+export function factOf(owner: string, name: string): unknown {
+  return parsed(owner)[name]
 }
 
 function parsed(text: string): Partial<Record<string, unknown>> {
@@ -54,5 +59,8 @@ function parsed(text: string): Partial<Record<string, unknown>> {
   }
 }
 
-/** Longer than an owner that Holdfast writes: a host, a label and a value, where JSON may make six characters of one. */
+/**
+ * Longer than an owner that Holdfast writes. With a host and a label it has a value, or the result that `once` keeps. JSON may make
+ * six characters of one.
+ */
 export const LONGEST_OWNER = 16_384

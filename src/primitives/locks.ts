@@ -21,7 +21,7 @@ import {
 } from './hold.ts'
 import { type InspectedRoom, inspector, roomOf } from './inspected.ts'
 import { parseLeaseJson } from './lease-json.ts'
-import { type OnceOptions, parseOnce, runOnce } from './once.ts'
+import { type OnceOptions, type OnceOutcome, parseOnce, runOnce } from './once.ts'
 import {
   ADMINISTRATION_MS,
   type CallbackOptions,
@@ -189,7 +189,8 @@ export class Locks {
 
   /**
    * Runs `work`, unless a call for this key succeeded within the last `remember`, in any process. In that case the result is
-   * `{ ran: false }`. A call that comes while `work` runs waits for its end. If `work` fails, the next call runs it.
+   * `{ ran: false }`, with the `value` of that call if both have `keepResult: true`. A call that comes while `work` runs waits for its
+   * end. If `work` fails, the next call runs it.
    *
    * `work` may still run twice: if the lease is lost meanwhile, or if the process ends after the success and before the
    * store knows of it. Where that matters, pass `lease.fence` or an idempotency key along.
@@ -204,11 +205,7 @@ export class Locks {
    *
    * @throws like {@link withLock}.
    */
-  async once<T>(
-    key: string,
-    options: OnceOptions,
-    work: (lease: Lease) => Promise<T> | T,
-  ): Promise<Outcome<T>> {
+  async once<T>(key: string, options: OnceOptions, work: Work<Lease, T>): Promise<OnceOutcome<T>> {
     const terms = parseOnce(options, this.#defaults)
     checkCallback(work)
     return runOnce(this.#context, key, terms, work)

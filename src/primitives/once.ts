@@ -1,10 +1,13 @@
-import { checkObject } from '../base/arguments.ts'
+import { checkObject, parseFlag } from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
+import { factOf, withFacts } from '../base/owner.ts'
+import { messageOf } from '../base/thrown.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
-import { AcquireTimeoutError, isHoldfastError, StoreError } from '../errors.ts'
-import { hold, type LocksContext, makeTicket, type Outcome, tryHold, withHold } from './hold.ts'
+import { AcquireTimeoutError, InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
+import { hold, type LocksContext, makeTicket, tryHold, withHold } from './hold.ts'
+import { roomOf } from './inspected.ts'
 import {
   EXCLUSIVE,
   type HoldSettings,
@@ -19,19 +22,34 @@ import {
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
   /** How long a success is remembered: at least as long as a repeated call may come. From 50 ms to 24 days. No default. */
   readonly remember: Duration
+  /**
+   * Keeps what the work returns as well, as JSON of at most 8,000 characters, and gives it to the calls that come later. Default:
+   * false.
+   */
+  readonly keepResult?: boolean | undefined
 }
+
+/**
+ * Whether this call ran the work, and what the work returned. If an earlier call ran it, the value comes back from JSON. It is
+ * `undefined` if the work returned nothing, or one of the two calls was made without `keepResult`.
+ */
+export type OnceOutcome<T> =
+  | { readonly ran: true; readonly value: T }
+  | { readonly ran: false; readonly value?: T | undefined }
 
 export interface OnceSettings {
   readonly settings: HoldSettings
   readonly rememberMs: number
+  readonly keepResult: boolean
 }
 
 export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSettings {
   checkObject(options, 'remember')
-  const { remember, ...rest } = options
+  const { remember, keepResult, ...rest } = options
   return {
     settings: parseSettings(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
     rememberMs: parseDuration('remember', remember, TTL_RANGE),
+    keepResult: parseFlag('keepResult', keepResult, false),
   }
 }
 
@@ -42,26 +60,75 @@ export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSet
 export async function runOnce<T>(
   context: LocksContext,
   key: string,
-  { settings, rememberMs }: OnceSettings,
+  { settings, rememberMs, keepResult }: OnceSettings,
   work: (lease: Lease) => Promise<T> | T,
-): Promise<Outcome<T>> {
+): Promise<OnceOutcome<T>> {
   const mark = markedKey(key, '#done')
-  if (await isTaken(context, mark, settings)) return DONE_BEFORE
+  const look = () => doneBefore<T>(context, mark, settings, keepResult)
+  const before = await look()
+  if (before !== undefined) return before
   await checkRemember(context, mark, key, rememberMs)
   const request = { key, shape: EXCLUSIVE, settings: { ...settings, reentrant: false } }
   return withHold(context, request, async (lease) => {
     // The earlier holder, for which this call waited, may have succeeded.
-    if (await isTaken(context, mark, settings)) return DONE_BEFORE
+    const meanwhile = await look()
+    if (meanwhile !== undefined) return meanwhile
     // The request for the mark took time: the lease may be over by now.
     lease.assertHeld()
     const value = await work(lease)
+    const result = keepResult ? resultOf(key, value) : undefined
+    const owner =
+      result?.json === undefined
+        ? context.owner
+        : withFacts(context.owner, { result: JSON.parse(result.json) })
     // Also if the lease was lost meanwhile, because the work has succeeded all the same.
-    await take(context, mark, key, rememberMs)
+    await take({ ...context, owner }, mark, key, rememberMs)
+    if (result?.error !== undefined) throw result.error
     return { ran: true, value }
   })
 }
 
 const DONE_BEFORE = { ran: false } as const
+
+/** `undefined`: the work is not done, as far as the store knows. */
+async function doneBefore<T>(
+  context: LocksContext,
+  mark: string,
+  settings: HoldSettings,
+  keepResult: boolean,
+): Promise<OnceOutcome<T> | undefined> {
+  if (!(await isTaken(context, mark, settings))) return undefined
+  if (!keepResult) return DONE_BEFORE
+  const { signal } = settings
+  const holders = (await roomOf(context.engine, mark, signal === undefined ? {} : { signal }))?.holders ?? []
+  const done = holders.find(({ limit }) => limit === EXCLUSIVE.limit)
+  // The mark has run out by now, or is about to be taken: then the work still holds its key.
+  if (done === undefined) return undefined
+  return { ran: false, value: factOf(done.owner, 'result') as T | undefined }
+}
+
+/** The result as JSON, or why it has none. The work is done in either case, so this must not keep it from being remembered. */
+function resultOf(
+  key: string,
+  value: unknown,
+): { readonly json: string | undefined; readonly error?: InvalidArgumentError } {
+  try {
+    const json: string | undefined = JSON.stringify(value)
+    if (json === undefined || json.length <= LONGEST_RESULT) return { json }
+    return { json: undefined, error: notKept(key, `got one of ${json.length}`) }
+  } catch (error) {
+    return { json: undefined, error: notKept(key, messageOf(error)) }
+  }
+}
+
+function notKept(key: string, why: string): InvalidArgumentError {
+  return new InvalidArgumentError(
+    `The work for ${JSON.stringify(key)} is done, and is not done again. But its result was not kept. Expected a result of at most ${LONGEST_RESULT} characters as JSON: ${why}.`,
+  )
+}
+
+/** In characters. Together with the facts about a process, it must not be longer than an owner may be. */
+const LONGEST_RESULT = 8000
 
 /** Tries to take the mark as a reader. A reader does not exclude other calls that look at the same moment. */
 async function isTaken(

@@ -43,6 +43,11 @@ test.concurrent.each(Object.entries(places))(
       for (const locks of clients) {
         expect(await locks.once('welcome:3', options, () => expect.unreachable())).toEqual({ ran: false })
       }
+      const keeping = { ...options, keepResult: true }
+      const result = { id: 7, text: 'ü'.repeat(7000) }
+      const orders = await Promise.all(clients.map((locks) => locks.once('order', keeping, () => result)))
+      expect(orders.map(({ ran }) => ran).sort()).toEqual([false, false, true])
+      expect(orders.map(({ value }) => value)).toEqual([result, result, result])
       // The work is to be done again before its mark is forgotten.
       const [first] = clients
       expect(await first?.evictAll('welcome:3#done', { reason: 'send it again' })).toHaveLength(1)

@@ -27,6 +27,61 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
+  test('gives the first result to the calls that come meanwhile and later, if both keep it', async () => {
+    const { locks, other, clock } = scene()
+    const keeping: OnceOptions = { ...HOUR, keepResult: true }
+    let finish = (_value: object) => {}
+    const first = locks.once('k', keeping, () => new Promise<object>((resolve) => (finish = resolve)))
+    await settled()
+    const meanwhile = other.locks.once('k', keeping, () => ({ id: 1 }))
+    await clock.advance(1000)
+    const result = { id: 7, name: 'ü\0\ud800"', nested: [null, { deep: true }] }
+    finish(result)
+    expect(await first).toEqual({ ran: true, value: result })
+    expect(await clock.until(meanwhile)).toEqual({ ran: false, value: result })
+    expect(await other.locks.once('k', keeping, () => ({}))).toEqual({ ran: false, value: result })
+    expect(await other.locks.once('k', HOUR, () => ({}))).toStrictEqual(DONE_BEFORE)
+    // The result is nobody's business who looks at the key.
+    expect(JSON.stringify(await other.locks.peek('k#done'), (_, field) => String(field))).not.toContain(
+      'deep',
+    )
+    expect((await other.locks.peek('k#done'))?.holders[0]?.owner).toEqual({ label: 'test' })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('keeps no result that was not asked for, and none of work that returns nothing', async () => {
+    const { locks, clock } = scene()
+    const keeping: OnceOptions = { ...HOUR, keepResult: true }
+    await locks.once('plain', HOUR, () => 'first')
+    expect(await locks.once('plain', keeping, () => 'again')).toEqual({ ran: false, value: undefined })
+    await locks.once('void', keeping, () => {})
+    expect(await locks.once('void', keeping, () => {})).toEqual({ ran: false, value: undefined })
+    await clock.advance(HOUR_MS)
+  })
+
+  test.each<[string, unknown]>([
+    ['got one of 8001', 'x'.repeat(7999)],
+    ['BigInt', 1n],
+  ])('remembers work whose result cannot be kept, and says so: %s', async (why, value) => {
+    const { locks, clock } = scene()
+    const keeping: OnceOptions = { ...HOUR, keepResult: true }
+    expect(await errorOf(locks.once('k', keeping, () => value))).toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringContaining(why),
+    })
+    expect(await locks.once('k', keeping, () => 'again')).toEqual({ ran: false, value: undefined })
+    await clock.advance(HOUR_MS)
+  })
+
+  test('keeps the longest result whole', async () => {
+    const { locks, clock } = scene()
+    const keeping: OnceOptions = { ...HOUR, keepResult: true }
+    const value = '"'.repeat(3999)
+    await locks.once('k', keeping, () => value)
+    expect(await locks.once('k', keeping, () => '')).toEqual({ ran: false, value })
+    await clock.advance(HOUR_MS)
+  })
+
   test('lets callers that come meanwhile wait, and tells them that the work was done', async () => {
     const { locks, other, clock } = scene()
     let finish = (_value: string) => {}
