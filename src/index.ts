@@ -40,7 +40,7 @@ export {
   TaskFailedError,
 } from './errors.ts'
 export { createLocks } from './primitives/create-locks.ts'
-export type { CampaignOptions } from './primitives/election.ts'
+export type { CampaignOptions, Candidate } from './primitives/election.ts'
 export type { GroupMember, JoinOptions } from './primitives/group.ts'
 export type { Outcome } from './primitives/hold.ts'
 export type { InspectedHolder, InspectedRoom, InspectedWaiter } from './primitives/inspected.ts'

@@ -3,7 +3,7 @@ import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
-import { withFacts } from '../base/owner.ts'
+import { type Owner, parseOwner, withFacts } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -39,6 +39,16 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' |
    * Without `onError` a refusal ends the campaign.
    */
   readonly onError?: ((error: unknown) => void) | undefined
+}
+
+/** A process that waits to be the leader, as every process can see it. */
+export interface Candidate {
+  /** The `value` that it gave to `campaign`. */
+  readonly value: string | undefined
+  /** Host, process id and label, for people. */
+  readonly owner: Owner
+  /** How long it has waited. */
+  readonly waitedMs: number
 }
 
 /**
@@ -109,6 +119,14 @@ export class Election {
   }
 
   /**
+   * Whether a campaign of this object leads at this moment, by the clocks and without a request. It is advice, as each lease is: for a
+   * metric or a health check. What must not happen twice checks {@link Leadership.assertHeld}, and sends the fence along.
+   */
+  isLeader(): boolean {
+    return Array.from(this.#leading).some(({ isHeld }) => isHeld)
+  }
+
+  /**
    * Ends the current terms of this object's campaigns. Their signals abort, and their work settles. Then the key goes to the
    * next candidate, and they campaign again. Resolves when each of these terms is over: its key was released, or its lease
    * was lost. A call from inside the work does not wait for that work's own term.
@@ -158,6 +176,15 @@ export class Election {
   /** Asks the store who leads now. `null`: there is no leader. */
   leader(): Promise<Leader | null> {
     return currentLeader(this.#context.engine, this.key)
+  }
+
+  /** Asks the store who waits to be elected, in order: the first one is the next leader. */
+  async candidates(): Promise<readonly Candidate[]> {
+    const queue = (await roomOf(this.#context.engine, this.key))?.queue ?? []
+    return queue.map(({ owner: text, waitedMs }) => {
+      const { value, ...owner } = parseOwner(text)
+      return { value, owner, waitedMs }
+    })
   }
 
   /**

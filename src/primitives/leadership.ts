@@ -94,6 +94,11 @@ export class LeaderTerm implements Leadership {
     return this.#lease.remainingMs
   }
 
+  /** By the clocks, as `assertHeld`. */
+  get isHeld(): boolean {
+    return !this.#lost.signal.aborted && (this.#lease.state === 'held' || this.#lease.state === 'jeopardy')
+  }
+
   /** Whether the calling async context runs inside the work of this term. */
   get isRunningHere(): boolean {
     return heldHere(this.#context.engine, this.key) === this.#lease

@@ -42,6 +42,34 @@ describe('an election', () => {
     await clock.advance(5000)
   })
 
+  test('knows without a request whether it leads, and asks who waits', async () => {
+    const { locks, other, clock, store } = scene()
+    const [mine, theirs] = [locks.election('k'), other.locks.election('k')]
+    const [office, rival] = [new Office(false), new Office()]
+    expect([mine.isLeader(), await mine.candidates()]).toEqual([false, []])
+    const running = campaign(mine, office, { value: 'mine' })
+    await settled()
+    const rivals = campaign(theirs, rival, { value: 'theirs' })
+    await clock.advance(1000)
+    const asked = store.sent.length
+    expect([mine.isLeader(), theirs.isLeader(), locks.election('k').isLeader()]).toEqual([true, false, false])
+    expect(store.sent).toHaveLength(asked)
+    expect(await mine.candidates()).toEqual([
+      { value: 'theirs', owner: { label: 'test' }, waitedMs: expect.any(Number) },
+    ])
+    // The lease is over although no timer has fired, and the work has not settled.
+    store.always('fail')
+    clock.block(40_000)
+    expect(mine.isLeader()).toBe(false)
+    await clock.untilTrue(() => theirs.isLeader())
+    store.always('answer')
+    office.finish('')
+    rivals.end()
+    running.end()
+    await clock.advance(60_000)
+    expect([mine.isLeader(), theirs.isLeader()]).toEqual([false, false])
+  })
+
   test('does not take a key that begins like its own for its own', async () => {
     const { locks } = scene()
     const lease = await locks.acquire('kk')
