@@ -61,7 +61,11 @@ const inTree = Object.fromEntries(entries.map((module) => [module, module]))
 await bundle(inTree, { dir: 'dist', format: 'esm', sourcemap: true })
 await bundle(inTree, { dir: 'dist/cjs', format: 'cjs', sourcemap: true })
 const command = { dir: 'dist/cli', format: 'cjs' } as const
-const programs = { main: 'cli/main', 'worker-process': 'cli/demo/worker-process' }
+const programs = {
+  main: 'cli/main',
+  'worker-process': 'cli/demo/worker-process',
+  'torture-process': 'cli/torture/worker-process',
+}
 await bundle(programs, { ...command, codeSplitting: { groups: LOADED_TOGETHER } })
 await bundle({ 'guardian-process': 'cli/run/guardian-process' }, { ...command, codeSplitting: false })
 for (const folder of ['dist/cjs', 'dist/cli']) {

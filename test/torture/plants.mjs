@@ -1,6 +1,8 @@
 // Loaded into every process of a torture run by NODE_OPTIONS=--import. It wraps the Redis store of the built package in a
 // store with one mistake, which HOLDFAST_TEST_PLANT names. The command itself knows nothing of it.
-import { DRIVERS } from '../../dist/stores/drivers.js'
+import start from '../../dist/cli/chunks/start.js'
+
+const { DRIVERS } = start
 
 /** Milliseconds since 1970 by a clock that nobody sets. */
 const trueTime = () => performance.timeOrigin + performance.now()

@@ -40,16 +40,20 @@ for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(name, ()
 
 history.add({ tag: 'start', at: now(), worker, slot })
 watchGaps(now, (from, at) => history.add({ tag: 'gap', from, at }))
-const locks = await connected()
-process.send?.(READY, () => {})
-noteEvents(locks, { history, now })
-const tasks = new Tasks(locks, { duty, history, now, over: over.signal })
-await tasks.run()
-await lastRound(locks, { duty, history, now })
-tasks.close()
-await locks.close()
-history.close()
-process.exit()
+void main()
+
+async function main(): Promise<void> {
+  const locks = await connected()
+  process.send?.(READY, () => {})
+  noteEvents(locks, { history, now })
+  const tasks = new Tasks(locks, { duty, history, now, over: over.signal })
+  await tasks.run()
+  await lastRound(locks, { duty, history, now })
+  tasks.close()
+  await locks.close()
+  history.close()
+  process.exit()
+}
 
 /** A process may start while its connections are cut. */
 async function connected(): Promise<Locks> {

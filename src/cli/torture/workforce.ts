@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
+import { programOf } from '../package.ts'
 import { sendSignal, wakeLater } from '../wake-later.ts'
 import { DUTY, type Duty, type Order } from './assignment.ts'
 import type { ProxiedUrl } from './proxied-url.ts'
@@ -163,4 +163,4 @@ interface Slot {
 const MOST_TEXT = 2000
 /** The nemesis goes on after that. */
 const LONGEST_FREEZING_MS = 5000
-const PROGRAM = fileURLToPath(new URL('./worker-process.js', import.meta.url))
+const PROGRAM = programOf('torture-process')
