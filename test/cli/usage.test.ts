@@ -203,13 +203,13 @@ describe('a mistake in the command line is said in one sentence, with exit code 
 })
 
 test('a command to type is told apart from the sentence behind it', async () => {
-  const hooks = `export async function resolve(specifier, context, next) {
-    if (!/^(pg|postgres)$/.test(specifier)) return next(specifier, context)
-    throw Object.assign(new Error('It is not installed.'), { code: 'ERR_MODULE_NOT_FOUND' })
-  }`
-  const register = `import { register } from 'node:module'
-    register('data:text/javascript,' + ${JSON.stringify(encodeURIComponent(hooks))})`
-  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(register)}` }
+  const hook = `import Module from 'node:module'
+    const resolve = Module._resolveFilename
+    Module._resolveFilename = function (name, ...others) {
+      if (!/^(pg|postgres)$/.test(name)) return resolve.call(this, name, ...others)
+      throw Object.assign(new Error('It is not installed.'), { code: 'MODULE_NOT_FOUND' })
+    }`
+  const env = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hook)}` }
   // Deno does not read NODE_OPTIONS.
   const node = new Shell({}, 'node')
   const { code, stderr } = await node.run(['ls', '--store', 'postgres://localhost/app'], { env })
