@@ -99,9 +99,11 @@ async function compare(scenario: Scenario, redis: RedisServer): Promise<Row[]> {
   const limit = measured[0] ?? []
   const result = scenario.candidates.map((candidate, index): Row => {
     const own = measured[index] ?? []
-    const ratios = own.map((numbers, round) => (numbers[0] ?? Number.NaN) / (limit[round]?.[0] ?? Number.NaN))
+    const ratios = own
+      .map((numbers, round) => (numbers[0] ?? Number.NaN) / (limit[round]?.[0] ?? Number.NaN))
+      .filter(Number.isFinite)
     const medians = scenario.metrics.map((_, metric) =>
-      median(own.map((numbers) => numbers[metric] ?? Number.NaN)),
+      median(own.map((numbers) => numbers[metric] ?? Number.NaN).filter(Number.isFinite)),
     )
     const ratio = [median(ratios), Math.min(...ratios), Math.max(...ratios)] as const
     return { scenario: scenario.name, candidate: candidate.name, values: medians, ratio }

@@ -59,7 +59,7 @@ function holdfastLeases(count: number): Holder {
       leases[index] = await locks.acquire(`lease:${index}`)
     },
     async release(index) {
-      if (leases[index]?.state !== 'held') throw new Error('A lease was lost while it was renewed.')
+      if (leases[index]?.state === 'lost') throw new Error('A lease was lost while it was renewed.')
       await leases[index]?.release()
     },
     renewals: () => renewals,
