@@ -1,8 +1,9 @@
-import { execFile, execFileSync, spawnSync } from 'node:child_process'
+import { execFile, execFileSync } from 'node:child_process'
 import { existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { installPackages } from '../servers/install-packages.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
 const toolsFolder = fileURLToPath(new URL('tools', import.meta.url))
@@ -62,15 +63,7 @@ export function emptyProject(tarball: string, beside: readonly string[] = []): E
 
 /** Where a package of the tools is; they are installed on first use. */
 export function toolFolder(name: string): string {
-  const path = join(toolsFolder, 'node_modules', name)
-  if (existsSync(path)) return path
-  const { error, status, stderr } = spawnSync('npm', ['ci', '--ignore-scripts', '--prefix', toolsFolder], {
-    encoding: 'utf8',
-  })
-  if (existsSync(path)) return path
-  throw new Error(
-    `Expected npm ci to install ${name} into test/package/tools, it ended with ${status}: ${error?.message ?? stderr}`,
-  )
+  return installPackages(toolsFolder, name, ['--ignore-scripts'])
 }
 
 function folderOf(name: string): string {

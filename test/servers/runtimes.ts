@@ -1,9 +1,9 @@
-import { type ChildProcess, type SpawnOptions, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { installPackages } from './install-packages.ts'
 
 /** The Node.js that runs the tests, and the runtimes that are no Node.js. */
 export type Runtime = 'node' | 'bun' | 'deno'
@@ -84,13 +84,6 @@ export function commandOf(
 
 /** The path of a program in one of the packages of test/runtimes. */
 export function installed(program: string): string {
-  const path = join(packages, program)
-  if (existsSync(path)) return path
   // A missing runtime fails, as a missing server does: a test without its runtime is not a test.
-  const { error, status, stderr } = spawnSync('npm', ['ci', '--prefix', folder], { encoding: 'utf8' })
-  if (existsSync(path)) return path
-  const reason = error?.message ?? stderr.trim().split('\n').at(-1)
-  throw new Error(
-    `Expected npm ci to install ${program} into test/runtimes, it ended with ${status}: ${reason}`,
-  )
+  return installPackages(folder, program)
 }
