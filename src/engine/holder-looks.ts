@@ -50,7 +50,7 @@ export class HolderLooks {
     // The store may have granted the key to this ticket by a message that was lost.
     const [holder] = answer.first.filter((one) => one.id !== id)
     if (holder === undefined || agoMs > FRESH_MS) return undefined
-    const others = answer.count - 1
+    const others = answer.count - (answer.first.some((one) => one.id === id) ? 2 : 1)
     return { owner: parseOwner(holder.owner), heldMs: Math.round(holder.heldMs + agoMs), others }
   }
 

@@ -59,7 +59,11 @@ export function withStatus<E>(error: E, statusCodes: StatusCodes): E {
   const known = fieldsOf(error, statusCodes)
   if (known === undefined) return error
   // Frameworks send the message to the client.
-  if (isHoldfastError(error, 'acquire-timeout')) error.message = withoutHolder(error)
+  if (isHoldfastError(error, 'acquire-timeout')) {
+    error.message = withoutHolder(error)
+    // Nor does its JSON tell a client about other processes.
+    Object.defineProperty(error, 'holder', { enumerable: false })
+  }
   return Object.assign(error, known)
 }
 

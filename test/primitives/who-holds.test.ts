@@ -164,6 +164,7 @@ test('a client of a web server does not read who holds the key', async () => {
   const error = await clock.until(errorOf(locks.acquire('k', { wait: 1000 })))
   expect(error.message).toContain('(test)')
   expect(asHttpError(error)).toBe(error)
+  expect(JSON.stringify(error)).not.toContain('owner')
   expect(error).toMatchObject({
     statusCode: 409,
     message:

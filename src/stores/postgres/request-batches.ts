@@ -69,7 +69,7 @@ export class RequestBatches {
   }
 
   #nextAcquires(): RequestBatch<Ticket, AcquireAnswer> {
-    if (this.#acquires.length <= MOST_TOGETHER && this.#following.size === 0) return this.#acquires.splice(0)
+    if (this.#acquires.length < MOST_TOGETHER && this.#following.size === 0) return this.#acquires.splice(0)
     const batch: PendingRequest<Ticket, AcquireAnswer>[] = []
     const later: PendingRequest<Ticket, AcquireAnswer>[] = []
     for (const each of this.#acquires) {

@@ -22,7 +22,8 @@ export class RedisStore extends RoomRequests implements Store {
     const names = new RoomNames(link.keyPrefix + prefix)
     // A grant that replicas must have needs the confirmation of the waiter, because the message does not wait for the
     // replicas.
-    const options = { grantsByMessage: replicas === 0, leastGroup, sendsInHalves: true }
+    // With replicas, the second half would wait for them only once the first has.
+    const options = { grantsByMessage: replicas === 0, leastGroup, sendsInHalves: replicas === 0 }
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
       super(new ClusterServers(link, { names, replicas }), names, options)

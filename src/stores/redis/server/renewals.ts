@@ -90,7 +90,10 @@ export class Renewals {
       return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
     const [first] = waiters as Batch<Ticket>
     const args = this.#host.argsFor(partition, [first], group.name)
-    const [text = ''] = await this.#runRenew(partition, args, [first])
+    group.open += 1
+    const [text = ''] = await this.#runRenew(partition, args, [first]).finally(() => {
+      group.open -= 1
+    })
     if (text === '-') {
       group.isOver = true
       return []

@@ -12,6 +12,8 @@ export interface WaitGroup {
   roundEndedAt: number
   /** The server does not know the group, or a waiter has left it. */
   isOver: boolean
+  /** How many questions about the group the server has not answered yet. */
+  open: number
 }
 
 /** How a list of tickets is to be renewed, by the places of the tickets in that list. */
@@ -75,6 +77,7 @@ export class WaitGroups {
       seenInRound: 0,
       roundEndedAt: performance.now(),
       isOver: tickets.length < this.least,
+      open: 0,
     }
     for (const ticket of tickets) this.#waiters.set(ticket, { group, round: -1 })
   }
@@ -105,8 +108,12 @@ export class WaitGroups {
 
 const ALONE: Membership = { group: undefined, round: 0 }
 
-function isInTime({ roundEndedAt, isOver }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
-  return !isOver && now - roundEndedAt < patienceMs / 2
+/**
+ * A group whose question is still open stays a group: the server is behind, and to ask it about each waiter would put it behind
+ * for good.
+ */
+function isInTime({ roundEndedAt, isOver, open }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
+  return !isOver && (open > 0 || now - roundEndedAt < patienceMs / 2)
 }
 
 function see(waiter: Membership, group: WaitGroup, now: number): void {

@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest'
+import { WaitGroups } from '../../../src/stores/redis/server/wait-groups.ts'
+import { until } from '../../servers/until.ts'
+import { ticket } from '../tickets.ts'
+
+test('waiters stay a group while the server has not answered a question about it', async () => {
+  const groups = new WaitGroups('inbox', 2)
+  const waiters = [ticket({ key: 'key', patienceMs: 2 }), ticket({ key: 'key', patienceMs: 2 })]
+  groups.wait(waiters, { name: groups.newName(), key: 'key' })
+  const [group] = groups.plan(waiters)?.groups.keys() ?? []
+  if (group === undefined) throw new Error('Expected the waiters to be a group')
+  group.open += 1
+  const since = performance.now()
+  await until('their patience is over', () => performance.now() - since > 2)
+  // A question about each waiter costs the server much more, and it is behind already.
+  expect(groups.plan(waiters.slice(0, 1))).toMatchObject({
+    groups: new Map([[group, [0]]]),
+    crowds: new Map(),
+  })
+  group.open -= 1
+  expect(groups.plan(waiters)?.crowds).toEqual(new Map([['key', [0, 1]]]))
+})
