@@ -73,9 +73,9 @@ interface Look {
   againAt: number
 }
 
-/** A name that is older than this is not told. */
+/** An older answer is not used. */
 const FRESH_MS = 1000
-/** A look without an answer may be under way for so long. */
+/** Until then no second look at the room begins, if the first one gets no answer. */
 const SILENCE_MS = 10_000
-/** How many rooms are looked at in the same second. */
+/** The answers of at most this many rooms are remembered. Further rooms get no look. */
 const MOST_LOOKS = 100

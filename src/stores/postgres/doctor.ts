@@ -32,14 +32,14 @@ interface DatabaseFacts {
   readonly isStandby: boolean
   readonly isPooled: boolean
   readonly settings: Readonly<Record<string, string>>
-  /** What a transaction is that does not say; undefined where that cannot be found out. */
+  /** The isolation level of a transaction that sets none; undefined where that cannot be found out. */
   readonly defaultIsolation: string | undefined
   readonly standbys: number
   /** How many processes that receive the log are hidden from this role: standbys, or backups. */
   readonly hiddenReceivers: number
-  /** Of those that any user of the server has. */
+  /** The open connections of all users. */
   readonly connections: number
-  /** The one that has been open for longest of those that we may see. */
+  /** The oldest open transaction that this role can see. */
   readonly oldest: { readonly pid: string; readonly openMs: number } | undefined
   /** How much of the queue of notifications is full, from 0 to 1. */
   readonly queueUsage: number
@@ -90,7 +90,7 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
   }
 }
 
-/** As users have it: on the store's own connections it is another one. */
+/** Read with the settings of the user: the store changes the level on its own connections. */
 async function defaultIsolation(url: string): Promise<string | undefined> {
   const client = (await clientOfUrl(url)) as unknown as SqlClient & {
     connect?(): Promise<unknown>

@@ -249,7 +249,7 @@ class RoomWindow {
     this.#inboxes.set(id, inbox)
   }
 
-  /** Terms that are not stored come with every request, and the law reads them there. If it read them here, NaN would show it. */
+  /** The ttl and the other options that are not stored are NaN here. The law takes them from the request. */
   #ticket(stored: Pick<Ticket, 'id' | 'units' | 'limit'> & Partial<Ticket>): Ticket {
     const { key } = this.#request
     return {
