@@ -223,8 +223,12 @@ export class RoomHistory {
     const wasLost = isLost(hold)
     Object.assign(hold, ending)
     this.#note(key, hold)
-    if (isLost(hold) && !wasLost && !this.#uncounted.has(key)) this.#losses.push({ key, hold })
-    if (this.#losses.length > this.#limits.losses) this.#losses.shift()
+    if (isLost(hold) && !wasLost && !this.#uncounted.has(key)) this.#lost({ key, hold })
+  }
+
+  #lost(hold: KeyHold): void {
+    this.#losses.push(hold)
+    while (this.#losses.length > this.#limits.losses) this.#losses.shift()
   }
 
   #note(key: string, hold: HoldRecord | undefined): void {
@@ -259,7 +263,7 @@ export class RoomHistory {
     this.#byKey.delete(key)
     this.#byKey.set(key, record)
     this.#size += record.size - sizeBefore
-    if (isLost(hold)) this.#losses.push({ key, hold })
+    if (isLost(hold)) this.#lost({ key, hold })
   }
 
   /** The first look. The records that were there before it are of an earlier run. */
