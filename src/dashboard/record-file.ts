@@ -32,10 +32,15 @@ export class RecordFile implements HistoryFile {
     this.#statements = Object.fromEntries(entries)
   }
 
-  load(): SavedHistory {
+  load(prefix: string): SavedHistory {
     const sinceAt = Date.now() - this.#keepMs
     // The newest ones, as more than that are not kept in memory, either.
-    const holds = this.#statements.holds.all(sinceAt, MOST_HOLDS) as unknown as readonly HoldRow[]
+    const holds = this.#statements.holds.all(
+      prefix,
+      prefix,
+      sinceAt,
+      MOST_HOLDS,
+    ) as unknown as readonly HoldRow[]
     const watched = this.#statements.watched.all(sinceAt) as unknown as readonly WatchedRow[]
     return {
       holds: holds.toReversed().flatMap((row) => holdIn(row) ?? []),
@@ -196,8 +201,8 @@ const STATEMENTS = {
   begin: 'begin immediate',
   commit: 'commit',
   rollback: 'rollback',
-  holds:
-    'select * from hold where until_at is null or until_at >= ? order by coalesce(until_at, from_at) desc limit ?',
+  holds: `select * from hold where substr(key, 1, length(?)) = ? and (until_at is null or until_at >= ?)
+    order by coalesce(until_at, from_at) desc limit ?`,
   watched: 'select * from watched where until_at >= ? order by from_at',
   hold: `insert into hold values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key, id, fence) do update
     set until_at = excluded.until_at, end = excluded.end, reason = excluded.reason, ttl_ms = excluded.ttl_ms,

@@ -33,8 +33,8 @@ export interface HistoryLimits {
 
 /** Keeps a history beyond the life of this process. */
 export interface HistoryFile {
-  /** What was kept, oldest first. */
-  load(): SavedHistory
+  /** What was kept, oldest first. Only of keys that begin with `prefix`. */
+  load(prefix: string): SavedHistory
   /** Called after a look: the holds that have begun or ended, and the present stretch of watched time. */
   save(changed: readonly KeyHold[], watched: WatchedTime, keptSinceAt: number): void
 }
@@ -76,10 +76,10 @@ export class RoomHistory {
   /** The longest time since a room of the last look may have been read. */
   #elapsedMs = 0
 
-  constructor(limits: HistoryLimits, file?: HistoryFile) {
+  constructor(limits: HistoryLimits, file?: HistoryFile, prefix = '') {
     this.#limits = limits
     this.#file = file
-    const { holds, watched } = file?.load() ?? { holds: [], watched: [] }
+    const { holds, watched } = file?.load(prefix) ?? { holds: [], watched: [] }
     this.#watched = new WatchedTimes(watched)
     for (const { key, hold } of holds) this.#restore(key, hold)
     this.#forget()

@@ -85,7 +85,7 @@ class Watch implements RoomWatch {
   constructor(locks: Pick<Locks, 'inspect'>, options: WatchOptions) {
     this.#locks = locks
     this.#options = options
-    this.#history = new RoomHistory({ ...LIMITS, ...options.history }, options.file)
+    this.#history = new RoomHistory({ ...LIMITS, ...options.history }, options.file, options.prefix)
   }
 
   get totals(): readonly Totals[] {

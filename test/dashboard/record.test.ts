@@ -136,7 +136,7 @@ test('rows that cannot be read are left out, and a file of something else is ref
   )
   database.close()
   const again = new RecordFile(file, 60_000)
-  expect(again.load().holds).toEqual([{ key: 'k', hold }])
+  expect(again.load('').holds).toEqual([{ key: 'k', hold }])
   again.close()
 
   const other = join(folder, 'other.db')
