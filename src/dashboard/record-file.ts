@@ -48,8 +48,8 @@ export class RecordFile implements HistoryFile {
     }
   }
 
-  save(changed: readonly KeyHold[], { fromAt, untilAt }: WatchedTime, keptSinceAt: number): void {
-    if (this.#isClosed) return
+  save(changed: readonly KeyHold[], { fromAt, untilAt }: WatchedTime, keptSinceAt: number): boolean {
+    if (this.#isClosed) return false
     const { begin, commit, hold, watch, trimHolds, trimWatched, most } = this.#statements
     try {
       begin.run()
@@ -62,9 +62,11 @@ export class RecordFile implements HistoryFile {
         most.run(MOST_HOLDS)
       }
       commit.run()
+      return true
     } catch (error) {
       this.#rollBack()
       this.#warn(error)
+      return false
     }
   }
 

@@ -9,7 +9,10 @@ export interface HoldRecord {
   readonly limit: number
   /** When the hold began, by this process's clock in milliseconds since 1970: the time of the look less `heldMs`. */
   readonly fromAt: number
-  /** When the hold was first seen to be over; `undefined` while it lasts. */
+  /**
+   * When the hold was first seen to be over. If it ended while nobody looked: when the last look before that was.
+   * `undefined` while it lasts.
+   */
   readonly untilAt?: number
   readonly end?: HoldEnd
   /** The reason of the eviction, where it was given to `noteEviction`. */

@@ -27,6 +27,8 @@ export interface HistoryLimits {
   readonly looks: number
   /** How many losses are kept. */
   readonly losses: number
+  /** How many changes wait for a file that cannot be written. */
+  readonly unsaved: number
   /** How far the history goes back, in milliseconds. */
   readonly keepMs: number
 }
@@ -35,8 +37,11 @@ export interface HistoryLimits {
 export interface HistoryFile {
   /** What was kept, oldest first. Only of keys that begin with `prefix`. */
   load(prefix: string): SavedHistory
-  /** Called after a look: the holds that have begun or ended, and the present stretch of watched time. */
-  save(changed: readonly KeyHold[], watched: WatchedTime, keptSinceAt: number): void
+  /**
+   * Called after a look: the holds that have begun or ended, and the present stretch of watched time. Returns whether they
+   * were written. If not, the next call has these holds again.
+   */
+  save(changed: readonly KeyHold[], watched: WatchedTime, keptSinceAt: number): boolean
 }
 
 export interface SavedHistory {
@@ -159,12 +164,13 @@ export class RoomHistory {
     const keptSinceAt = this.#dropOld(at)
     const watched = this.#watched.look(at)
     if (this.#file === undefined) return
-    this.#file.save(
-      Array.from(this.#unsaved, ([hold, key]) => ({ key, hold })),
-      watched,
-      keptSinceAt,
-    )
-    this.#unsaved.clear()
+    const changed = Array.from(this.#unsaved, ([hold, key]) => ({ key, hold }))
+    if (this.#file.save(changed, watched, keptSinceAt)) this.#unsaved.clear()
+    // The file may not be writable for hours.
+    for (const { hold } of changed) {
+      if (this.#unsaved.size <= this.#limits.unsaved) break
+      this.#unsaved.delete(hold)
+    }
   }
 
   /** The store does not say why a ticket is gone. An eviction from here is noted, before or after a look misses the ticket. */
@@ -269,13 +275,14 @@ export class RoomHistory {
   /** The first look. The records that were there before it are of an earlier run. */
   #resume(rooms: ReadonlyMap<string, InspectedRoom>, at: number): void {
     this.#calmSinceAt = at
+    const seenUntilAt = this.#watched.all.at(-1)?.untilAt ?? at
     for (const [key, record] of [...this.#byKey]) {
       const { holders = [], queue = [] } = rooms.get(key) ?? {}
       const present = new Set(holders.map(({ id }) => id))
       for (const hold of record.holds) {
-        // Nobody saw its end.
-        const isGone = hold.end === undefined && !present.has(hold.id)
-        if (isGone) this.#end(key, hold, { untilAt: at, end: 'unclear' })
+        if (hold.end !== undefined || present.has(hold.id)) continue
+        // Nobody saw its end, so the hold is known to have lasted only as long as somebody looked.
+        this.#end(key, hold, { untilAt: Math.max(hold.fromAt, seenUntilAt), end: 'unclear' })
       }
       const sizeBefore = record.size
       for (const holder of holders) this.#note(key, record.begin(holder, at))

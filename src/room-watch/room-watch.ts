@@ -217,6 +217,7 @@ const LIMITS: HistoryLimits = {
   total: 100_000,
   looks: 300,
   losses: 10_000,
+  unsaved: 10_000,
   keepMs: 24 * 3_600_000,
 }
 const PAGE_SIZE = 500

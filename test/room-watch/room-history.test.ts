@@ -4,7 +4,7 @@ import type { KeyHold } from '../../src/room-watch/hold-record.ts'
 import { type HistoryFile, type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
 
 const LIMITS: HistoryLimits = {
-  ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000 },
+  ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000, unsaved: 1000 },
   keepMs: 3_600_000,
 }
 
@@ -27,10 +27,53 @@ function look(history: RoomHistory, at: number, held: readonly string[]): void {
 
 test('no more losses are read from a file than are kept, and the newest stay', () => {
   const holds = ['a', 'b', 'c', 'd', 'e'].map((id) => kept(id, { untilAt: 2000, end: 'expired' }))
-  const file: HistoryFile = { load: () => ({ holds, watched: [] }), save: () => {} }
+  const file: HistoryFile = { load: () => ({ holds, watched: [] }), save: () => true }
   const history = new RoomHistory({ ...LIMITS, losses: 2 }, file)
   expect(history.losses.map(({ key }) => key)).toEqual(['d', 'e'])
   look(history, 3000, ['f'])
   history.noteEviction('f', ['f'], { reason: 'stuck', at: 3500 })
   expect(history.losses.map(({ key }) => key)).toEqual(['e', 'f'])
+})
+
+test('what could not be written is written later, the newest changes at least', () => {
+  let isWritable = false
+  const saved: string[][] = []
+  const file: HistoryFile = {
+    load: () => ({ holds: [], watched: [] }),
+    save: (changed) => {
+      saved.push(changed.map(({ key, hold }) => `${key} ${hold.end ?? 'held'}`))
+      return isWritable
+    },
+  }
+  const history = new RoomHistory({ ...LIMITS, unsaved: 2 }, file)
+  look(history, 1000, [])
+  look(history, 2000, ['a'])
+  look(history, 3000, [])
+  look(history, 4000, ['b', 'c'])
+  isWritable = true
+  look(history, 5000, ['b', 'c'])
+  look(history, 6000, ['b', 'c'])
+  expect(saved).toEqual([
+    [],
+    ['a held'],
+    ['a released'],
+    ['a released', 'b held', 'c held'],
+    ['b held', 'c held'],
+    [],
+  ])
+})
+
+test('a hold that ended while nobody looked lasted as long as somebody looked', () => {
+  const file: HistoryFile = {
+    load: () => ({
+      holds: [kept('gone'), kept('late', { fromAt: 2500 }), kept('there')],
+      watched: [{ fromAt: 1000, untilAt: 2000 }],
+    }),
+    save: () => true,
+  }
+  const history = new RoomHistory(LIMITS, file)
+  look(history, 60_000, ['there'])
+  expect(history.of('gone')?.holds).toMatchObject([{ end: 'unclear', untilAt: 2000 }])
+  expect(history.of('late')?.holds).toMatchObject([{ end: 'unclear', untilAt: 2500 }])
+  expect(history.of('there')?.holds).toEqual([kept('there').hold])
 })

@@ -16,7 +16,7 @@ import { memoryStore } from '../../src/stores/memory/index.ts'
 import { until } from '../servers/until.ts'
 
 const UNLIMITED: HistoryLimits = {
-  ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000 },
+  ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000, unsaved: 1000 },
   keepMs: 3_600_000,
 }
 
