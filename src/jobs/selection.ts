@@ -83,7 +83,7 @@ function lockedError(busy: readonly string[], done: string): StoreError {
   const shown = busy.length > 5 ? `${busy.slice(0, 5).join(', ')}, …` : busy.join(', ')
   return new StoreError(
     'store-unavailable',
-    `Other open transactions have locked ${busy.length} of the jobs (${shown}), or their groups, so these were not ${done}. All others were. Call it again.`,
+    `Other open transactions have locked ${busy.length} of the jobs (${shown}), their groups or their keys, so these were not ${done}. All others were. Call it again.`,
   )
 }
 

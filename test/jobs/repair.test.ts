@@ -48,7 +48,7 @@ test('a job that is being completed in an open transaction is not waited for lon
   const cancelling = jobs.cancel({ name: 'a' }, { reason: 'x' })
   await expect(cancelling).rejects.toMatchObject({
     code: 'store-unavailable',
-    message: `Other open transactions have locked 1 of the jobs (${ids[0]}), or their groups, so these were not cancelled. All others were. Call it again.`,
+    message: `Other open transactions have locked 1 of the jobs (${ids[0]}), their groups or their keys, so these were not cancelled. All others were. Call it again.`,
   })
   expect(await states(jobs)).toEqual({ 'a cancelled': 3, 'a running': 1 })
   await expect(other?.complete()).rejects.toMatchObject({ code: 'lease-lost' })
@@ -78,4 +78,58 @@ test('jobs of a filter that change meanwhile into another state are left alone',
   const [row] = await scene.sql(`select $schema.jobs_cancel('{${id}}', '{delayed,running}', 'x') as answer`)
   expect(row?.['answer']).toEqual({ changed: [], busy: [] })
   expect(await jobs.find(id)).toMatchObject({ state: 'ready' })
+})
+
+/** Dead jobs with the keys k0, k1, … */
+async function deadJobs(jobs: Jobs, count: number): Promise<readonly string[]> {
+  const ids = await jobs.enqueueAll(
+    Array.from({ length: count }, (_, n) => ({ name: 'a', key: `k${n}`, maxAttempts: 1 })),
+  )
+  const claimed = await jobs.claim('a', { limit: count })
+  await Promise.all(claimed.map((job) => job.fail('x')))
+  return ids as string[]
+}
+
+test('a job whose key an open transaction has enqueued is not retried, all others are, and that transaction goes on', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const [first = '', second = '', third = ''] = await deadJobs(jobs, 3)
+  const client = await scene.connect()
+  await client.query('begin')
+  await jobs.enqueue('a', null, { key: 'k1', transaction: client })
+  const retrying = jobs.retry({ state: 'dead' })
+  const [result] = await Promise.allSettled([
+    retrying,
+    // Waits for the key that the retry has just made ready. That must not be a deadlock.
+    jobs.enqueue('a', null, { key: 'k2', transaction: client }),
+  ])
+  expect(result).toMatchObject({
+    status: 'rejected',
+    reason: {
+      code: 'store-unavailable',
+      message: expect.stringContaining(`have locked 1 of the jobs (${second})`),
+    },
+  })
+  expect(await jobs.find(first)).toMatchObject({ state: 'ready', failures: 0 })
+  expect(await jobs.find(second)).toMatchObject({ state: 'dead' })
+  expect(await jobs.find(third)).toMatchObject({ state: 'ready' })
+  await client.query('rollback')
+  expect(await jobs.retry(second)).toEqual([second])
+})
+
+test('jobs are retried behind many whose keys an open transaction has enqueued', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await deadJobs(jobs, 33)
+  const client = await scene.connect()
+  await client.query('begin')
+  const held = Array.from({ length: 30 }, (_, n) => ({ name: 'a', key: `k${n}` }))
+  await jobs.enqueueAll(held, { transaction: client })
+  await expect(jobs.retry(ids)).rejects.toMatchObject({ code: 'store-unavailable' })
+  expect(await states(jobs)).toEqual({ 'a dead': 30, 'a ready': 3 })
+  await client.query('commit')
+  // The new jobs with these keys wait.
+  expect(await jobs.retry(ids)).toEqual([])
 })

@@ -41,37 +41,78 @@ end
 $function$;
 
 -- Makes jobs ready again that are in one of the states and over, but not completed. Leaves a job alone if another job with its
--- unique key waits. Waits for no other transaction. Answers as jobs_cancel.
+-- unique key waits. Answers as jobs_cancel. A job is also busy if an open transaction has enqueued its unique key. Each of these
+-- costs 20 ms, and after 200 ms the rest is busy without a try, because others may wait for the jobs that are ready already. The
+-- untried ones come first in the answer, and jobs are tried in the order of the ids.
 create function "{schema}".jobs_retry(retried bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
+  until timestamptz := clock_timestamp() + interval '200 ms';
   unlocked bigint[];
+  keyed bigint[];
+  keyed_id bigint;
   changed bigint[];
+  held bigint[] := '{}';
+  untried bigint[] := '{}';
   busy bigint[];
-  woken text[];
 begin
   with free as (
-    select * from finished_jobs where id = any (retried) and state = any (states) and state <> 'completed'
+    select id, unique_key from finished_jobs where id = any (retried) and state = any (states) and state <> 'completed'
     order by id for update skip locked
-  ), again as (
+  )
+  select array_agg(id), array_agg(id order by array_position(retried, id)) filter (where unique_key is not null)
+  into unlocked, keyed from free;
+  select array_agg(id) into busy from finished_jobs
+  where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (coalesce(unlocked, '{}'));
+
+  changed := jobs_revive(array(select unnest(unlocked) except select unnest(keyed)));
+  foreach keyed_id in array coalesce(keyed, '{}') loop
+    if clock_timestamp() > until then
+      untried := untried || keyed_id;
+      continue;
+    end if;
+    begin
+      changed := changed || jobs_revive_soon(keyed_id);
+    exception when lock_not_available then
+      held := held || keyed_id;
+    end;
+  end loop;
+  return jobs_changes(array(select unnest(changed) as id order by id), untried || busy || held);
+end
+$function$;
+
+-- Moves jobs that the caller has locked back to the jobs that are not over. Answers the ids of those that were moved. If an open
+-- transaction has enqueued the same name and unique key, waits for its end.
+create function "{schema}".jobs_revive(revived bigint[]) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  moved bigint[];
+  woken text[];
+begin
+  with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
       enqueued_at, started_at, worker, error, failed_attempts
     )
     select id, name, 'ready', priority, payload, unique_key, group_key, attempt, 0, max_attempts, backoff_ms, max_backoff_ms,
       enqueued_at, started_at, worker, error, failed_attempts
-    from free
+    from finished_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
   ), gone as (
     delete from finished_jobs f using again where f.id = again.id
   )
-  select array(select id from again order by id), array(select id from free), array(select distinct name from again)
-  into changed, unlocked, woken;
-  select array_agg(id) into busy from finished_jobs
-  where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (unlocked);
+  select array(select id from again), array(select distinct name from again) into moved, woken;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
-  return jobs_changes(changed, busy);
+  return moved;
+end
+$function$;
+
+-- The same for one job, but fails with lock_not_available after 20 ms: the caller holds locks that others wait for.
+create function "{schema}".jobs_revive_soon(revived bigint) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp set lock_timeout = '20ms' as $function$
+begin
+  return jobs_revive(array[revived]);
 end
 $function$;
 
