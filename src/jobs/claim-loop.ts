@@ -53,7 +53,7 @@ type ClaimState = 'idle' | 'claiming' | 'pausing' | 'draining' | 'stopped'
  * - when a message says that a job is ready,
  * - when the worker can take jobs and the last claim left some behind,
  * - when a job is due by what the last claim answered,
- * - when the answer to the last claim was lost, after a pause,
+ * - when the answer to the last claim was lost, after a pause, to take its jobs,
  * - and otherwise every `pollMs`.
  */
 export class ClaimLoop {
@@ -68,8 +68,13 @@ export class ClaimLoop {
    * - `more`: the last claim brought all that it asked for.
    */
   #left: 'nothing' | 'something' | 'not-ahead' | 'more' = 'something'
-  /** How many claims in a row have failed. Each may have happened, so the next one asks for their jobs. */
+  /** How many claims in a row have failed. */
   #failures = 0
+  /**
+   * When to ask for the jobs of claims that failed, in the time of `performance.now()`. Each of them may have happened. While the
+   * statement of such a claim still runs, the loop asks now and then, and claims other jobs meanwhile.
+   */
+  #recoverAt = Number.POSITIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
   #isScheduled = false
   #onDrained: () => void = () => {}
@@ -121,8 +126,8 @@ export class ClaimLoop {
   piggyback(ending: number): PiggybackedClaim | undefined {
     if (this.#left === 'nothing') return undefined
     const demand = this.#demand(ending)
-    // A claim after a lost answer may have to wait for that statement, and the settlement must not wait with it.
-    if (demand.ahead === 0 && this.#failures === 0) return this.#begin(demand)
+    // The jobs of a lost answer may be many, and the settlement must not wait for them.
+    if (demand.ahead === 0 && !this.#isRecoveryDue()) return this.#begin(demand)
     this.claimSoon()
     return undefined
   }
@@ -132,15 +137,16 @@ export class ClaimLoop {
     const { tables, take, onError, ttlMs } = this.#options
     const inVainAt = performance.now() + 2 * ttlMs
     const isInVain = () => isOver() || performance.now() > inVainAt
-    for (let failures = 1; this.#failures > 0 && !isInVain(); failures += 1) {
+    for (let tries = 1; this.#recoverAt < Number.POSITIVE_INFINITY && !isInVain(); tries += 1) {
       const askedAt = now(systemClock)
       try {
-        const { jobs } = await tables.claim(this.#request(NO_DEMAND))
-        this.#failures = 0
+        const { jobs, earlierRuns } = await tables.claim(this.#recovery())
+        if (!earlierRuns) this.#recoverAt = Number.POSITIVE_INFINITY
         take(jobs, askedAt)
+        if (earlierRuns) await pause(tries)
       } catch (error) {
         onError(error)
-        await pause(failures)
+        await pause(tries)
       }
     }
   }
@@ -165,26 +171,29 @@ export class ClaimLoop {
   #begin(demand: Demand): PiggybackedClaim | undefined {
     if (this.#state !== 'idle') return undefined
     const asked = demand.places + demand.ahead
-    const recoversLost = this.#failures > 0
+    const recoversLost = this.#isRecoveryDue()
     // No worker renews the jobs of a lost answer, so the loop asks for them even if no place is free.
     if (asked <= 0 && !recoversLost) return undefined
     clearTimeout(this.#timer)
     this.#state = 'claiming'
     this.#left = 'nothing'
     // The jobs of a lost answer come first, and alone: they may be as many as the worker can take.
-    const request = this.#request(recoversLost ? NO_DEMAND : demand)
+    const request = recoversLost ? this.#recovery() : this.#request(demand)
     return {
       request,
       claimed: (claim, askedAt) => {
         this.#failures = 0
-        if (recoversLost) this.#left = 'something'
-        else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
+        if (recoversLost) {
+          this.#left = 'something'
+          this.#recoverAt = claim.earlierRuns ? performance.now() + EARLIER_RUNS_MS : Number.POSITIVE_INFINITY
+        } else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
         this.#claimEnded('idle')
         this.#take(claim, askedAt)
       },
       failed: (error) => {
         this.#left = 'something'
         this.#failures += 1
+        this.#recoverAt = performance.now()
         this.#claimEnded('pausing')
         this.#options.onError(error)
         this.#lookIn(backoffMs(RETRYING, this.#failures))
@@ -199,9 +208,17 @@ export class ClaimLoop {
     } else this.#state = next
   }
 
+  #isRecoveryDue(): boolean {
+    return performance.now() >= this.#recoverAt
+  }
+
+  #recovery(): ClaimRequest {
+    return { ...this.#request(NO_DEMAND), known: this.#options.known() }
+  }
+
   #request({ places, ahead }: Demand): ClaimRequest {
-    const { names, worker, ttlMs, known } = this.#options
-    return { names, limit: places, ahead, worker, ttlMs, known: this.#failures > 0 ? known() : undefined }
+    const { names, worker, ttlMs } = this.#options
+    return { names, limit: places, ahead, worker, ttlMs }
   }
 
   #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {
@@ -210,7 +227,7 @@ export class ClaimLoop {
     take(jobs, askedAt)
     this.claimSoon()
     // 0: there are more, and they are claimed as soon as the worker can take them.
-    this.#lookIn(Math.min(againMs || Number.POSITIVE_INFINITY, this.#nextPollMs()))
+    this.#lookIn(Math.min(againMs || Number.POSITIVE_INFINITY, this.#nextLookMs()))
   }
 
   /** The timer runs while the loop is idle or pauses. It keeps the process alive: a worker is there to work. */
@@ -224,12 +241,17 @@ export class ClaimLoop {
     this.#state = 'idle'
     if (this.#left === 'nothing') this.#left = 'something'
     void this.#claim()
-    if (this.#state === 'idle') this.#lookIn(this.#nextPollMs())
+    if (this.#state === 'idle') this.#lookIn(this.#nextLookMs())
   }
 
-  #nextPollMs(): number {
-    return this.#options.pollMs * (0.9 + Math.random() / 5)
+  #nextLookMs(): number {
+    const pollMs = this.#options.pollMs * (0.9 + Math.random() / 5)
+    // Timers may fire a little too early.
+    return Math.min(pollMs, Math.max(1, this.#recoverAt - performance.now()))
   }
 }
 
 const NO_DEMAND: Demand = { places: 0, ahead: 0 }
+
+/** How often to ask for the jobs of a lost answer while its statement runs. */
+const EARLIER_RUNS_MS = 200

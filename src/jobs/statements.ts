@@ -52,6 +52,8 @@ export interface ClaimResult {
   readonly jobs: readonly JobFacts[]
   /** After how long another claim may bring more; null when no time is known. */
   readonly againMs: number | null
+  /** After a lost answer: its statement still runs, so its jobs cannot be delivered yet. */
+  readonly earlierRuns: boolean
 }
 
 /** The attempts whose leases were not renewed. */
@@ -163,9 +165,10 @@ export interface RawClaim {
     enqueuedAt: number,
   ])[]
   readonly again_ms: number | null
+  readonly earlier_runs: boolean
 }
 
-export function claimOf({ jobs, again_ms }: RawClaim): ClaimResult {
+export function claimOf({ jobs, again_ms, earlier_runs }: RawClaim): ClaimResult {
   const facts = jobs.map(
     ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
       id,
@@ -180,7 +183,7 @@ export function claimOf({ jobs, again_ms }: RawClaim): ClaimResult {
       enqueuedAt: new Date(enqueuedAt),
     }),
   )
-  return { jobs: facts, againMs: again_ms }
+  return { jobs: facts, againMs: again_ms, earlierRuns: earlier_runs }
 }
 
 export function textArray(texts: readonly string[]): string {

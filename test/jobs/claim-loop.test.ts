@@ -13,7 +13,7 @@ afterEach(() => {
 })
 
 const HOUR_MS = 3_600_000
-const NOTHING: ClaimResult = { jobs: [], againMs: null }
+const NOTHING: ClaimResult = { jobs: [], againMs: null, earlierRuns: false }
 
 /**
  * A claim loop whose claims the test answers. With real tables a test cannot choose the point of a claim at which a
@@ -59,7 +59,7 @@ const job = (id: string) => ({ id, name: 'a' }) as JobFacts
 test('the jobs of a claim whose answer was lost are asked for also when no place is free', async () => {
   const { requests, taken, errors, demand } = openLoop((_, position) => {
     if (position === 1) throw new Error('The connection was lost.')
-    return position === 2 ? { jobs: [job('1')], againMs: null } : NOTHING
+    return position === 2 ? { jobs: [job('1')], againMs: null, earlierRuns: false } : NOTHING
   })
   demand.now = FULL
   await until('it has them', () => taken.length > 0)
@@ -99,8 +99,31 @@ test('a place that becomes free without a message is found by the poll, however 
   await until('it claims', () => requests.length > before)
 })
 
+test('while the statement of a lost claim runs, it claims as usual and asks for the lost jobs now and then', async () => {
+  let runs = true
+  const { loop, requests, taken, demand } = openLoop(({ known }, position) => {
+    if (position === 1) throw new Error('The connection was lost.')
+    if (known === undefined) return { jobs: [job('other')], againMs: 0, earlierRuns: false }
+    return { jobs: runs ? [] : [job('lost')], againMs: null, earlierRuns: runs }
+  })
+  await until('it has claimed others', () => taken.length >= 3)
+  demand.now = FULL
+  const before = requests.length
+  await until('it has asked for the lost ones twice', () => requests.length >= before + 2)
+  expect(requests.slice(-2)).toMatchObject([
+    { limit: 0, known: [] },
+    { limit: 0, known: [] },
+  ])
+  runs = false
+  await until('it has them', () => taken.at(-1)?.id === 'lost')
+  demand.now = { places: 1, ahead: 0 }
+  loop.wake()
+  expect(requests.at(-1)).toMatchObject({ limit: 1 })
+  expect(requests.at(-1)?.known).toBeUndefined()
+})
+
 test('after its stop it claims nothing, and waits for the claim that was on its way', async () => {
-  const { loop, requests, taken } = openLoop(() => ({ jobs: [job('1')], againMs: 0 }))
+  const { loop, requests, taken } = openLoop(() => ({ jobs: [job('1')], againMs: 0, earlierRuns: false }))
   expect(requests).toHaveLength(1)
   let stopped = false
   const stopping = loop.stop({ isOver: () => false, pause: async () => {} }).then(() => {

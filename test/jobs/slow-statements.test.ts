@@ -25,6 +25,16 @@ async function slow(
   return { end: () => client.query('select pg_advisory_unlock(42)') }
 }
 
+/** Waits until so many connections have asked for claims. */
+async function claiming(scene: JobsScene, many: number): Promise<void> {
+  await until('claims are asked for', async () => {
+    const [row] = await scene.sql(
+      `select count(*)::int as claims from pg_stat_activity where application_name = 'holdfast jobs' and query like '%$schema%.jobs_claim%'`,
+    )
+    return Number(row?.['claims']) >= many
+  })
+}
+
 test('a claim whose answer is lost while its statement still runs gives its jobs to the worker that asked', async () => {
   await using proxied = await openProxied()
   const { scene, direct, proxy, url } = proxied
@@ -36,23 +46,54 @@ test('a claim whose answer is lost while its statement still runs gives its jobs
     { a: ({ id, attempt }) => ran.push([id, attempt]) },
     { ttl: '1h', onError: () => {} },
   )
-  const claiming = (many: number) =>
-    until('claims are asked for', async () => {
-      const [row] = await scene.sql(
-        `select count(*)::int as claims from pg_stat_activity where application_name = 'holdfast jobs' and query like '%$schema%.jobs_claim%'`,
-      )
-      return Number(row?.['claims']) >= many
-    })
-  await claiming(1)
+  await claiming(scene, 1)
   proxy.cut()
   // The statement of the first one goes on.
-  await claiming(2)
+  await claiming(scene, 2)
   await claims.end()
   await until('both have run', () => ran.length === 2)
   expect(ran).toEqual(ids.map((id) => [id, 1]))
   await worker.stop()
   expect(await direct.count()).toMatchObject([{ state: 'completed', count: 2 }])
 })
+
+test.each(['is given its jobs later', 'gives its jobs back when it stops'])(
+  'while the statement of a lost claim still runs, the worker that asked takes other jobs, and %s',
+  async (what) => {
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
+    const claims = await slow(scene, { verb: 'update', when: `new.state = 'running' and new.name = 'slow'` })
+    const ids = await direct.enqueueAll([{ name: 'slow' }, { name: 'slow' }])
+    const ran: [string, number][] = []
+    const jobs = scene.open({}, { url })
+    const worker = jobs.work(
+      { slow: ({ id, attempt }) => ran.push([id, attempt]), other: () => {} },
+      { ttl: '1h', onError: () => {} },
+    )
+    await claiming(scene, 1)
+    proxy.cut()
+    for (let n = 0; n < 10; n += 1) {
+      const id = (await direct.enqueue('other')) ?? ''
+      await until('the other one is completed', async () => (await direct.find(id))?.state === 'completed')
+    }
+    expect(ran).toEqual([])
+    if (what === 'is given its jobs later') {
+      await claims.end()
+      await until('both have run', () => ran.length === 2)
+      expect(ran).toEqual(ids.map((id) => [id, 1]))
+      await worker.stop()
+      expect(await direct.count()).toMatchObject([
+        { count: 10 },
+        { name: 'slow', state: 'completed', count: 2 },
+      ])
+    } else {
+      const stopping = worker.stop()
+      await claims.end()
+      await stopping
+      expect(await direct.count()).toMatchObject([{ count: 10 }, { name: 'slow', state: 'ready', count: 2 }])
+    }
+  },
+)
 
 test('a full batch of settlements does not wait for the statement of the batch before', async () => {
   await using scene = await openScene()

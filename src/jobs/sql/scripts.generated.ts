@@ -151,9 +151,22 @@ begin
 end
 $function$;
 
--- The advisory lock that a claimant's claims share. A claim that asks for what an earlier one has claimed takes it alone.
+-- The advisory lock that a claimant's claims share until their ends.
 create function "{schema}".jobs_claimant_lock(claimant text) returns bigint language sql immutable as $function$
   select hashtextextended('holdfast claims ' || claimant, 0)
+$function$;
+
+-- Takes that lock, and answers whether no other claim of the claimant has it. Others that begin later may have it too: they can
+-- still see that this claim runs, whatever becomes of its answer.
+create function "{schema}".jobs_claims_alone(claimant text) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+declare
+  key bigint := jobs_claimant_lock(claimant);
+begin
+  perform pg_advisory_xact_lock_shared(key);
+  -- Given back in the same expression, so that no interruption leaves it with the session. Its own shared lock is not in its way.
+  return case when pg_try_advisory_lock(key) then pg_advisory_unlock(key) else false end;
+end
 $function$;
 
 -- Claims up to wanted jobs of the names handled, which the claimant begins at once, and up to further ones ahead, which it begins
@@ -161,10 +174,12 @@ $function$;
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
 --   jobs whose payload is stored in more than 2,000 bytes    hundreds of them would be too much for one answer
 -- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
--- more, because the answer that brought them was lost. The statement of that answer may still run: it is waited for.
+-- more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
+-- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms }: after how long another claim may bring more, null when no time is known.
+-- enqueued_at]], again_ms, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
 create function "{schema}".jobs_claim(
   handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[]
 ) returns text language plpgsql set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -196,16 +211,18 @@ declare
   part text;
   answer text;
   is_busy boolean := false;
+  earlier_runs boolean := false;
 begin
   if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
     more := jobs_wake(asked_at);
   end if;
 
-  -- One that another transaction has locked is being settled, or waits for the end of that transaction.
   if known is null then
     perform pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant));
+  elsif not jobs_claims_alone(claimant) then
+    earlier_runs := true;
   else
-    perform pg_advisory_xact_lock(jobs_claimant_lock(claimant));
+    -- One that another transaction has locked is being settled, or waits for the end of that transaction.
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant
         and (id, attempt) not in (select * from unnest(known, attempts)) for update skip locked
@@ -300,7 +317,9 @@ begin
       again_ms := least(again_ms, 200);
     end if;
   end if;
-  return concat('{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), '}');
+  return concat(
+    '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), ',"earlier_runs":', to_json(earlier_runs), '}'
+  );
 end
 $function$;
 
