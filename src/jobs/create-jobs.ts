@@ -31,7 +31,7 @@ import type {
 } from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
-import { LIMIT_RANGE, parseId, parseNames, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
+import { parseId, parseNames, parseText, SPAN_RANGE, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { NOT_OVER, OVER, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { JobWakes } from './wakes.ts'
@@ -213,8 +213,8 @@ class PostgresJobs implements Jobs {
   async countOverTime(options: CountOverTimeOptions = {}): Promise<readonly JobsInTime[]> {
     checkOptions(options, ['span', 'step', 'name'])
     const { span = '1h', step = '1m', name } = options
-    const spanMs = parseDuration('span', span, LIMIT_RANGE)
-    const stepMs = parseDuration('step', step, LIMIT_RANGE)
+    const spanMs = parseDuration('span', span, SPAN_RANGE)
+    const stepMs = parseDuration('step', step, SPAN_RANGE)
     const steps = Math.ceil(spanMs / stepMs)
     if (!(steps <= MOST_STEPS)) throw expected('span', `at most ${MOST_STEPS} times \`step\``, span)
     return this.#views.countOverTime({

@@ -3,9 +3,10 @@ import { type DurationRange, HOLD_RANGE, TTL_RANGE, WAIT_RANGE } from '../base/d
 
 const LIMIT_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 1 }
 const POLL_RANGE: DurationRange = { ...HOLD_RANGE, leastMs: 20 }
+const SPAN_RANGE: DurationRange = { ...HOLD_RANGE, leastMs: 1 }
 const MOST_TEXT = 500
 
-export { HOLD_RANGE, LIMIT_RANGE, POLL_RANGE, TTL_RANGE, WAIT_RANGE }
+export { HOLD_RANGE, LIMIT_RANGE, POLL_RANGE, SPAN_RANGE, TTL_RANGE, WAIT_RANGE }
 
 /** A text that PostgreSQL accepts. A notification and an index accept two of them together as well. */
 export function parseText(name: string, value: unknown): string {

@@ -176,6 +176,11 @@ test('options of workers and claims are checked', async () => {
   await expect(jobs.countOverTime({ span: '24h', step: '1s' })).rejects.toThrow(
     'Expected `span` to be at most 1000 times `step`, got "24h".',
   )
+  for (const each of ['span', 'step'])
+    await expect(jobs.countOverTime({ [each]: Number.POSITIVE_INFINITY })).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringContaining(`Expected \`${each}\` to be a duration`),
+    })
   await expect(
     jobs
       .inspect({ state: 'late' as never })
