@@ -89,7 +89,8 @@ export interface NumberedPartition extends KeyPartition<number> {
  * ```
  *
  * The locks alone decide who holds a key. Which process asks for which key is advice, which each process computes by itself from
- * the members that it sees. So two processes that disagree for a moment cost time, and never hold a key together.
+ * the members that it sees. A wrong division costs time only. The lock of a key still has one holder, with the guarantee of the
+ * store.
  *
  * @throws {InvalidArgumentError} when an argument is not what it should be.
  */

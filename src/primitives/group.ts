@@ -77,7 +77,7 @@ export class MemberGroup {
   /**
    * Yields the members, and then the members again after each change, until the loop ends or `signal` aborts. A slow loop
    * gets the latest members, and not each change. Who joins, leaves or updates its value tells all observers at once. A
-   * member that died is missed when its lease runs out. In between, an observer looks about once in two thirds of a ttl.
+   * member that died is missed when its lease runs out. In between, an observer looks about once per ttl.
    *
    * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort ends the loop without an
    * error. While the store does not answer, nothing is yielded.
