@@ -3,6 +3,8 @@ export interface Claimant {
   readonly id: string
   readonly weight: number
   readonly claims: readonly number[]
+  /** Keys that it cannot have, because its last work on them has not ended in time. */
+  readonly overdue: readonly number[]
 }
 
 /**
@@ -16,6 +18,8 @@ export interface Claimant {
  * - a member that has claimed its share keeps it;
  * - the keys that are left are dealt in order, each member taking as many as it lacks.
  *
+ * A key that is overdue at a member goes to another member, in addition to its share. So no further key has to move for it.
+ *
  * Members that saw different groups for a moment may disagree. That is safe, because a key has one holder. They agree again when
  * they have seen the same group.
  */
@@ -24,8 +28,9 @@ export function fairShares(
   claimants: readonly Claimant[],
 ): ReadonlyMap<string, readonly number[]> {
   const members = claimants.toSorted((a, b) => (a.id < b.id ? -1 : 1))
-  const sizes = shareSizes(keyCount, members)
-  const taken = new Set<number>()
+  const holders = holdersOfOverdue(keyCount, members)
+  const sizes = shareSizes(keyCount - holders.size, members, holders)
+  const taken = new Set<number>(holders.keys())
   const shares = new Map<string, number[]>()
   for (const { id, claims } of members) {
     const size = sizes.get(id) ?? 0
@@ -38,19 +43,43 @@ export function fairShares(
     for (const size = sizes.get(id) ?? 0; share.length < size; next += 1) {
       if (!taken.has(next)) share.push(next)
     }
+    for (const [key, holder] of holders) if (holder === id) share.push(key)
     share.sort((a, b) => a - b)
   }
   return shares
 }
 
-/** How many keys each member gets. All keys are given out, unless the weights are all 0. */
-function shareSizes(keyCount: number, members: readonly Claimant[]): ReadonlyMap<string, number> {
+/**
+ * Who gets each key that is overdue at a member: the member that claims it, or else one that can have it. `undefined`: none can.
+ * The answer depends on no other key, so it stays the same while the members claim their shares.
+ */
+function holdersOfOverdue(
+  keyCount: number,
+  members: readonly Claimant[],
+): ReadonlyMap<number, string | undefined> {
+  const keys = new Set(members.flatMap(({ overdue }) => overdue).filter((key) => key < keyCount))
+  const holders = new Map<number, string | undefined>()
+  for (const key of keys) {
+    const able = members.filter(({ weight, overdue }) => weight > 0 && !overdue.includes(key))
+    const holder = able.find(({ claims }) => claims.includes(key)) ?? able[key % able.length]
+    holders.set(key, holder?.id)
+  }
+  return holders
+}
+
+/** How many of the other keys each member gets. All are given out, unless the weights are all 0. */
+function shareSizes(
+  keyCount: number,
+  members: readonly Claimant[],
+  overdue: ReadonlyMap<number, unknown>,
+): ReadonlyMap<string, number> {
   const total = members.reduce((sum, { weight }) => sum + weight, 0)
   if (total === 0) return new Map()
   const exact = members.map(({ id, weight, claims }) => {
     const share = (keyCount * weight) / total
     const size = Math.floor(share)
-    return { id, size, fraction: share - size, wantsMore: claims.length > size }
+    const claimed = claims.filter((key) => !overdue.has(key)).length
+    return { id, size, fraction: share - size, wantsMore: claimed > size }
   })
   const left = keyCount - exact.reduce((sum, { size }) => sum + size, 0)
   // A member that has one key more than its share rounded down keeps it rather than another member gets it.

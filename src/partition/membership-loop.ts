@@ -16,6 +16,8 @@ export class MembershipLoop {
   readonly #leaving = new AbortController()
   #weight: number
   #membership: GroupMembership | undefined
+  /** Ends the membership, so that the process joins again. */
+  #giveUp: (cause: unknown) => void = () => {}
   /** What the others were told last. */
   #told: string | undefined
   #isStopping = false
@@ -29,6 +31,8 @@ export class MembershipLoop {
   }
 
   start(): void {
+    // Without this news the others would not ask for the key.
+    this.#share.onOverdue(() => this.#tellOthers().catch((error) => this.#giveUp(error)))
     this.#running = this.#run()
   }
 
@@ -74,6 +78,11 @@ export class MembershipLoop {
     this.#membership = membership
     const ending = new AbortController()
     const end = () => ending.abort()
+    let failure: { readonly cause: unknown } | undefined
+    this.#giveUp = (cause) => {
+      failure ??= { cause }
+      end()
+    }
     for (const signal of [membership.signal, this.#leaving.signal]) {
       if (signal.aborted) end()
       else signal.addEventListener('abort', end, { once: true })
@@ -84,6 +93,7 @@ export class MembershipLoop {
         await this.#follow(membership.id, members)
       }
       if (membership.signal.aborted) throw membership.signal.reason
+      if (failure !== undefined) throw failure.cause
     } finally {
       this.#leaving.signal.removeEventListener('abort', end)
       this.#membership = undefined
@@ -103,12 +113,17 @@ export class MembershipLoop {
   async #tellOthers(): Promise<void> {
     const value = this.#value()
     if (value === this.#told || this.#membership === undefined) return
-    await this.#membership.update(value)
     this.#told = value
+    try {
+      await this.#membership.update(value)
+    } catch (error) {
+      this.#told = undefined
+      throw error
+    }
   }
 
   #value(): string {
-    return memberValue({ weight: this.#weight, claims: this.#share.wanted })
+    return memberValue({ weight: this.#weight, claims: this.#share.wanted, overdue: this.#share.overdue })
   }
 }
 

@@ -26,9 +26,12 @@ export class OwnShare {
   readonly #workers = new Map<number, LockWorker>()
   /** Of the workers, those that were stopped. Their work may not have ended. */
   readonly #leaving = new Set<number>()
+  /** Of the workers, those whose work did not end within `grace`. The work may run for ever. */
+  readonly #overdue = new Set<number>()
   #wanted: ReadonlySet<number> = new Set()
   #movesAtOnce: number
   #whenIdle: (() => void)[] = []
+  #onOverdue: () => void = () => {}
 
   constructor(
     locks: Locks,
@@ -50,6 +53,16 @@ export class OwnShare {
     return [...this.#wanted]
   }
 
+  /** The keys that this process cannot have, because its last work on them has not ended. Another process is to have them. */
+  get overdue(): readonly number[] {
+    return [...this.#overdue]
+  }
+
+  /** Calls the listener when a key becomes overdue, or is so no more. */
+  onOverdue(listener: () => void): void {
+    this.#onOverdue = listener
+  }
+
   get held(): ReadonlyMap<AnyKey, Lease> {
     const held = new Map<AnyKey, Lease>()
     for (const [at, { lease }] of this.#workers) {
@@ -60,7 +73,7 @@ export class OwnShare {
 
   /** Takes these keys, and hands over the others, some at a time. */
   want(keys: Iterable<number>): void {
-    this.#wanted = new Set(keys)
+    this.#wanted = new Set(Array.from(keys).filter((at) => !this.#overdue.has(at)))
     this.#settle()
   }
 
@@ -108,6 +121,7 @@ export class OwnShare {
     this.#workers.set(at, worker)
     worker.subscribe(({ from, to, lease }) => {
       this.#tell({ key, from, to, lease })
+      if (to === 'overdue') this.#giveUp(at)
       if (to === 'stopped') this.#ended(at)
     })
     worker.start()
@@ -124,12 +138,20 @@ export class OwnShare {
     })
   }
 
+  /** The worker no longer renews the lease, so another process can have the key. */
+  #giveUp(at: number): void {
+    this.#overdue.add(at)
+    this.want(this.#wanted)
+    this.#onOverdue()
+  }
+
   /** Only now may the work on the key begin anew in this process. */
   #ended(at: number): void {
     const wasStopped = this.#leaving.delete(at)
     this.#workers.delete(at)
     // A worker that ends by itself has found the locks closed.
     if (wasStopped) this.#settle()
+    if (this.#overdue.delete(at)) this.#onOverdue()
   }
 
   #idle(): Promise<void> {

@@ -6,7 +6,10 @@ import { claimantOf, memberValue } from '../../src/partition/member-value.ts'
 type Fleet = readonly Claimant[]
 const KEYS = 100
 
-const member = (id: string, claims: readonly number[] = [], weight = 1): Claimant => ({ id, weight, claims })
+const member = (id: string, claims: readonly number[] = [], weight = 1): Claimant => ({
+  ...{ id, weight, claims },
+  overdue: [],
+})
 /** Each member claims its share, as it does after it has computed it. */
 const settled = (fleet: Fleet, keyCount = KEYS): Fleet => {
   const shares = fairShares(keyCount, fleet)
@@ -29,7 +32,17 @@ const weights = fc.oneof(
 const claims = fc.uniqueArray(fc.nat({ max: KEYS - 1 }))
 const fleets = fc
   .array(fc.record({ weight: weights, claims }), { minLength: 1, maxLength: 12 })
-  .map((members): Fleet => members.map((one, at) => ({ ...one, id: `m${at}` })))
+  .map((members): Fleet => members.map((one, at) => ({ ...one, id: `m${at}`, overdue: [] })))
+/** Of some keys the work is overdue at some members. */
+const sickFleets = fc
+  .tuple(fleets, fc.array(fc.tuple(fc.nat({ max: KEYS - 1 }), fc.nat({ max: 11 })), { maxLength: 8 }))
+  .map(([fleet, sick]): Fleet => {
+    const overdueAt = (at: number) => sick.filter(([, who]) => who === at).map(([key]) => key)
+    return fleet.map((one, at) => {
+      const overdue = [...new Set(overdueAt(at))]
+      return { ...one, overdue, claims: one.claims.filter((key) => !overdue.includes(key)) }
+    })
+  })
 
 test('a key has one member, and each member its exact share, rounded down or up', () => {
   fc.assert(
@@ -64,7 +77,7 @@ test('no member gives away a key and gets another for it', () => {
 
 test('in whichever order the members claim their shares, each computes the same shares all the time', () => {
   fc.assert(
-    fc.property(fleets, fc.infiniteStream(fc.nat()), (fleet, picks) => {
+    fc.property(fc.oneof(fleets, sickFleets), fc.infiniteStream(fc.nat()), (fleet, picks) => {
       // A group that was settled, and that a member then joins, leaves, or has another weight in.
       const [first, ...others] = settled(fleet)
       const changed: Fleet = [...others, member('new'), { ...(first ?? member('m0')), weight: 1 }]
@@ -78,6 +91,33 @@ test('in whichever order the members claim their shares, each computes the same 
     }),
     { numRuns: 500 },
   )
+})
+
+test('a key that is overdue at a member goes to one that can have it, and only such a key has no member', () => {
+  fc.assert(
+    fc.property(sickFleets, (fleet) => {
+      const shares = settled(fleet)
+      const dealt = shares.flatMap(({ claims }) => claims)
+      expect(new Set(dealt).size).toBe(dealt.length)
+      expect(shares.some(({ claims, overdue }) => claims.some((key) => overdue.includes(key)))).toBe(false)
+      const canHave = (key: number) => fleet.some((one) => one.weight > 0 && !one.overdue.includes(key))
+      const able = Array.from({ length: KEYS }, (_, key) => key).filter(canHave)
+      expect(dealt.toSorted((a, b) => a - b)).toEqual(able)
+      expect(settled(shares)).toEqual(shares)
+    }),
+    { numRuns: 500 },
+  )
+})
+
+test('a key that becomes overdue moves alone, and one key moves when its work has ended', () => {
+  const before = settled([member('a'), member('b'), member('c'), member('d')])
+  const [a = member('a'), ...others] = before
+  const lacking = { ...a, claims: a.claims.slice(1), overdue: a.claims.slice(0, 1) }
+  const sick = settled([lacking, ...others])
+  expect(moved(before, sick)).toBe(1)
+  const well = settled(sick.map((one) => ({ ...one, overdue: [] })))
+  expect(moved(sick, well)).toBe(1)
+  expect(sizes(well)).toEqual([25, 25, 25, 25])
 })
 
 test('a rolling deploy of five processes moves as few keys as can be', () => {
@@ -118,13 +158,14 @@ test('a member tells its weight and its keys, and what another program wrote get
       fc.uniqueArray(fc.nat({ max: 4095 })),
       fc.double({ min: 0, max: 1000, noNaN: true }),
       (keys, weight) => {
-        const told = { weight, claims: keys.toSorted((a, b) => a - b) }
+        const told = { weight, claims: keys.toSorted((a, b) => a - b), overdue: keys.slice(0, 50) }
         const value = memberValue(told)
         expect(value.length).toBeLessThanOrEqual(1000)
         expect(claimantOf({ id: 'm', value, owner: {} })).toEqual({ id: 'm', ...told, weight: weight || 0 })
       },
     ),
   )
+  const nothing = { id: 'm', weight: 0, claims: [], overdue: [] }
   for (const value of [
     undefined,
     '',
@@ -132,11 +173,15 @@ test('a member tells its weight and its keys, and what another program wrote get
     '[]',
     '{"weight":-1,"keys":""}',
     '{"weight":1}',
+    '{"weight":1,"keys":"","overdue":["1"]}',
     '{"weight":1e9,"keys":""}',
   ]) {
-    expect(claimantOf({ id: 'm', value, owner: {} })).toEqual({ id: 'm', weight: 0, claims: [] })
+    expect(claimantOf({ id: 'm', value, owner: {} })).toEqual(nothing)
   }
   expect(
     claimantOf({ id: 'm', value: `{"weight":1,"keys":"${'_'.repeat(900)}"}`, owner: {} }).claims,
   ).toHaveLength(4096)
+  // More than the value has room for: the member takes no keys.
+  const hung = memberValue({ weight: 1, claims: [1], overdue: Array.from({ length: 51 }, (_, at) => at) })
+  expect(claimantOf({ id: 'm', value: hung, owner: {} })).toMatchObject({ weight: 0, overdue: [] })
 })

@@ -168,6 +168,38 @@ describe('a partition', () => {
     expect(fleet.errors).toMatchObject([{ during: 'work', key: failed[0] }])
   })
 
+  test('a key whose work failed and does not end goes to another process, and is divided again when it has ended', async () => {
+    const fleet = new Fleet(4)
+    const options = { ttl: '1s', grace: 100 }
+    let failing: { readonly key: string; readonly fail: (error: unknown) => void } | undefined
+    let end = () => {}
+    const hanging = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    fleet.add('a', options, {
+      start: (term) => {
+        failing = term
+      },
+      stop: (key) => (key === failing?.key ? hanging : undefined),
+    })
+    const b = fleet.add('b', options)
+    await fleet.settled([2, 2])
+    await until('a told its claims', async () => (await b.members()).every(({ keys }) => keys.length === 2))
+    const { key = '', fail } = failing ?? {}
+    const before = fleet.deeds.length
+    fail?.(new Error('broke'))
+    await until('b has the key', () => b.held.has(key))
+    await fleet.settled([1, 3])
+    expect(fleet.startsSince(before)).toBe(1)
+    end()
+    await fleet.settled([2, 2])
+    expect(fleet.startsSince(before)).toBe(2)
+    expect(fleet.errors).toEqual([
+      { who: 'a', key, during: 'work' },
+      { who: 'a', key, during: 'stop' },
+    ])
+  })
+
   test('the loss of a key ends its work in time, and the key comes back', async () => {
     const fleet = new Fleet(4)
     let lost: AbortSignal | undefined
