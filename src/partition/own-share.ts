@@ -102,7 +102,7 @@ export class OwnShare {
     for (const [at, worker] of this.#workers) {
       if (this.#wanted.has(at) || this.#leaving.has(at)) continue
       // To leave a queue moves nothing.
-      if (worker.lease !== undefined && this.#moving >= this.#movesAtOnce) continue
+      if (this.#isKept(at) && this.#moving >= this.#movesAtOnce) continue
       // First, because a worker that only pauses is stopped by the time that `stop` returns.
       this.#leaving.add(at)
       void worker.stop()
@@ -112,7 +112,13 @@ export class OwnShare {
 
   /** How many keys are being handed over. */
   get #moving(): number {
-    return Array.from(this.#leaving).filter((at) => this.#workers.get(at)?.lease !== undefined).length
+    return Array.from(this.#leaving).filter((at) => this.#isKept(at)).length
+  }
+
+  /** Whether this process holds the key and renews it. An overdue worker has a lease that runs out. */
+  #isKept(at: number): boolean {
+    const lease = this.#workers.get(at)?.lease
+    return lease !== undefined && isHeld(lease) && !this.#overdue.has(at)
   }
 
   #begin(at: number): void {

@@ -103,6 +103,23 @@ describe('a partition', () => {
     expect(fleet.errors.filter(({ who, during }) => who === 'a' && during === 'stop')).toHaveLength(20)
   })
 
+  test('work that hangs does not keep the other keys from moving', async () => {
+    const fleet = new Fleet(12)
+    const hung = new Set<string>()
+    const stop = (key: string) => {
+      if (hung.size === 2) return
+      hung.add(key)
+      return new Promise(() => {})
+    }
+    const a = fleet.add('a', { movesAtOnce: 2, grace: 100, ttl: '1s' }, { stop })
+    await fleet.settled([12])
+    fleet.add('b')
+    await until('two hang', () => hung.size === 2)
+    await a.setWeight(0)
+    await fleet.settled([0, 12])
+    expect(fleet.errors.map(({ during }) => during)).toEqual(['stop', 'stop'])
+  })
+
   test('a start that throws is told, and tried again', async () => {
     const fleet = new Fleet(3)
     let failures = 0
