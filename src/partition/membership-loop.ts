@@ -37,6 +37,8 @@ export class MembershipLoop {
   }
 
   async setWeight(weight: number): Promise<void> {
+    // The others know that it leaves.
+    if (this.#isStopping) return
     this.#weight = weight
     await this.#tellOthers()
   }

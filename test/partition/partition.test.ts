@@ -120,6 +120,19 @@ describe('a partition', () => {
     expect(fleet.errors.map(({ during }) => during)).toEqual(['stop', 'stop'])
   })
 
+  test('keeps its farewell when its weight is set while it stops', async () => {
+    const fleet = new Fleet(4)
+    const a = fleet.add('a', { grace: 300, ttl: '1s' }, { stop: () => new Promise(() => {}) })
+    await fleet.settled([4])
+    const b = fleet.add('b')
+    const saysFarewell = async () => (await b.members()).some(({ weight }) => weight === 0)
+    const stopped = a.stop()
+    await until('a says farewell', saysFarewell)
+    await a.setWeight(3)
+    expect(await saysFarewell()).toBe(true)
+    await stopped
+  })
+
   test('a start that throws is told, and tried again', async () => {
     const fleet = new Fleet(3)
     let failures = 0
