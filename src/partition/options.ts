@@ -2,6 +2,7 @@ import { checkOptions, expected, parseCount, parseFunction } from '../base/argum
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
+import { InvalidArgumentError } from '../errors.ts'
 import type { Lease } from '../index.ts'
 import type { Doing, LockWorkerOptions, StopReason } from '../worker/index.ts'
 import { isWeight, MOST_KEYS, MOST_WEIGHT } from './member-value.ts'
@@ -88,7 +89,10 @@ export function parsePartition(
 ): PartitionSettings {
   checkOptions(options, NAMES, 'keys` or `partitions')
   const { keys, partitions, ...work } = options as Partial<KeyPartitionOptions & NumberedPartitionOptions>
-  if ((keys === undefined) === (partitions === undefined)) {
+  if (keys !== undefined && partitions !== undefined) {
+    throw new InvalidArgumentError('Expected exactly one of `keys` and `partitions`, got both.')
+  }
+  if (keys === undefined && partitions === undefined) {
     throw expected('keys', 'given if `partitions` is not', keys)
   }
   const { start, stop, weight = 1, movesAtOnce = 4, grace, onError } = work as PartitionWork<AnyKey>

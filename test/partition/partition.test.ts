@@ -354,6 +354,10 @@ test.each<[string, (locks: Locks) => unknown]>([
   ['Expected `locks` to be', () => createPartition({} as never, 'n', { keys: ['a'], start() {}, stop() {} })],
   ['Expected `name` to be', (locks) => createPartition(locks, '', { keys: ['a'], start() {}, stop() {} })],
   ['with `keys` or `partitions`', (locks) => createPartition(locks, 'n', undefined as never)],
+  [
+    'Expected exactly one of `keys` and `partitions`, got both',
+    (locks) => createPartition(locks, 'n', { keys: ['a'], partitions: 2, start() {}, stop() {} } as never),
+  ],
   ['Expected `keys` to be given', (locks) => createPartition(locks, 'n', { start() {}, stop() {} } as never)],
   [
     'Expected `keys` to be a list',
