@@ -78,7 +78,10 @@ export class ParsedArguments {
     const text = this.text(name)
     if (text === undefined) return undefined
     const durationMs = Math.ceil(millisecondsIn(SECONDS.test(text) ? `${text}s` : text))
-    if (durationMs < leastMs) throw expected(`--${name}`, `at least ${leastMs}ms`, text)
+    if (durationMs < leastMs) {
+      const least = leastMs % 60_000 === 0 ? `${leastMs / 60_000}m` : `${leastMs}ms`
+      throw expected(`--${name}`, `at least ${least}`, text)
+    }
     if (durationMs <= LONGEST_MS) return durationMs
     throw expected(
       `--${name}`,

@@ -35,7 +35,7 @@ export interface DashboardOptions {
 
 /** For how long the dashboard keeps what it has seen, and where. */
 export interface RecordOptions {
-  /** How far the history goes back. Default: `'24h'`. */
+  /** How far the history goes back, from 1 minute to 24 days. Default: `'24h'`. */
   readonly keep?: Duration | undefined
   /**
    * An SQLite file that keeps the history when the process ends. It is made where there is none. Give each dashboard a file of

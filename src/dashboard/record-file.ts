@@ -1,3 +1,6 @@
+import { existsSync } from 'node:fs'
+import { dirname } from 'node:path'
+import { expected } from '../base/arguments.ts'
 import { messageOf, reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
 import type { HoldEnd, HoldRecord, KeyHold } from '../room-watch/hold-record.ts'
@@ -23,7 +26,10 @@ export class RecordFile implements HistoryFile {
   #trimAt = 0
   #isClosed = false
 
-  /** @throws {StoreError} where the file cannot be opened, or is no history. */
+  /**
+   * @throws {InvalidArgumentError} where the folder is missing, or the file is no history.
+   * @throws {StoreError} where the file cannot be opened.
+   */
   constructor(path: string, keepMs: number) {
     this.#path = path
     this.#keepMs = keepMs
@@ -95,6 +101,8 @@ export class RecordFile implements HistoryFile {
 }
 
 function opened(path: string): Database {
+  // SQLite says only that it is "unable to open database file".
+  if (!existsSync(dirname(path))) throw expected('record.file', 'in a folder that exists', path)
   let database: Database | undefined
   try {
     database = openDatabase(path, undefined)

@@ -67,8 +67,6 @@ test('dashboard --record-file keeps the history also while no page is open', asy
   expect(await history(second.url)).toMatchObject({ expired: 1 })
   second.program.signal('SIGTERM')
   await second.program.exit
-  const refused = await shell.run(['dashboard', '--record-keep', '5s'])
-  expect(refused.code).toBe(64)
 })
 
 test('dashboard prints its address in a terminal, and with --allow-evict makes a token', async () => {
@@ -171,7 +169,7 @@ test('dashboard says in one sentence what is wrong with its options', async () =
     [['--port', 'x'], 'Expected --port to be a whole number from 0 to 65535, got "x".'],
     [
       ['--token', 'short'],
-      'Expected `token` to be at least 16 characters of ASCII without spaces, got something else.',
+      'Expected the token of --token to be at least 16 characters of ASCII without spaces, got something else.',
     ],
     [['more'], 'Expected options only, got "more".'],
     [['--store', 'memory:'], 'Expected a store that other processes share, got memory:.'],
@@ -180,4 +178,31 @@ test('dashboard says in one sentence what is wrong with its options', async () =
     expect([code, stdout, stderr]).toEqual([64, '', `holdfast: ${message} See holdfast dashboard --help.\n`])
   }
   taken.close()
+})
+
+test('dashboard checks its options before it looks at the store', async () => {
+  const missing = join(folder, 'none', 'history.db')
+  for (const [args, message] of [
+    [['--token', 'short'], 'Expected the token of --token to be at least 16 characters'],
+    [
+      ['--record-keep', 'foo'],
+      'Expected --record-keep to be a number of seconds, or a duration such as 500ms, 5m or 1h, up to 576h, got "foo".',
+    ],
+    [['--record-keep', '5s'], 'Expected --record-keep to be at least 1m, got "5s".'],
+    [['--record-file', missing], 'Expected --record-file to be in a folder that exists, got '],
+  ] as const) {
+    const { code, stderr } = await shell.run(['dashboard', '--store', 'redis://127.0.0.1:1', ...args])
+    expect([code, stderr]).toEqual([64, expect.stringContaining(`holdfast: ${message}`)])
+  }
+})
+
+test('dashboard names its own option when the file of --record-file has something else in it', async () => {
+  const other = join(folder, 'other.db')
+  const opened = await connect(`sqlite:${other}`)
+  await opened.close()
+  const { code, stderr } = await shell.run(['dashboard', '--port', '0', '--record-file', other])
+  expect([code, stderr]).toEqual([
+    64,
+    `holdfast: Expected --record-file to be a file that the dashboard has made, or none yet, got ${JSON.stringify(other)} with something else in it. See holdfast dashboard --help.\n`,
+  ])
 })

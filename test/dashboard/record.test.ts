@@ -147,6 +147,9 @@ test('rows that cannot be read are left out, and a file of something else is ref
     /^Expected `record.file` to be a file that the dashboard has made, or none yet, got /,
   )
   expect(() => createDashboard(locks, { record: { file: join(folder, 'none', 'history.db') } })).toThrow(
+    /^Expected `record.file` to be in a folder that exists, got "/,
+  )
+  expect(() => createDashboard(locks, { record: { file: folder } })).toThrow(
     /^The history of the dashboard cannot be opened at /,
   )
 })

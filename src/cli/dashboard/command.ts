@@ -19,10 +19,13 @@ export const dashboard: Subcommand = {
     ...fileOption(DASHBOARD_TOKEN),
     'allow-evict': { help: 'viewers may also evict; in a terminal, generates a token if none is given' },
     record: { help: 'look all the time, and keep the history also while no page is open' },
-    'record-file': { value: 'PATH', help: 'keep the history in this SQLite file; implies --record' },
+    'record-file': {
+      value: 'PATH',
+      help: 'keep the history in this SQLite file, whose folder exists; implies --record',
+    },
     'record-keep': {
       value: 'DURATION',
-      help: 'how far the history goes back; default: 24h; implies --record',
+      help: 'how far the history goes back, from 1m to 576h; default: 24h; implies --record',
     },
     prefix: { value: 'TEXT', help: 'only keys that begin with it' },
     title: { value: 'TEXT', help: 'the heading of the page; default: the kind of store' },

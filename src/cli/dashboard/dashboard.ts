@@ -1,11 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
+import { existsSync } from 'node:fs'
 import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { hostname } from 'node:os'
+import { dirname } from 'node:path'
 import { isLoopback } from '../../base/loopback.ts'
-import { createDashboard, type RecordOptions } from '../../dashboard/index.ts'
-import { isHoldfastError } from '../../index.ts'
+import {
+  createDashboard,
+  type Dashboard,
+  type DashboardOptions,
+  type RecordOptions,
+} from '../../dashboard/index.ts'
+import { isHoldfastError, type Locks } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
@@ -14,22 +21,23 @@ import { type Secret, secretOf } from '../secret.ts'
 import { placeOf } from '../store-option.ts'
 import { print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
-import { UsageError } from '../usage-error.ts'
+import { expected, UsageError } from '../usage-error.ts'
 import { DASHBOARD_TOKEN } from './command.ts'
 
 export async function serveDashboard(given: ParsedArguments): Promise<number> {
   given.refuseWords()
   const address = listenAddressOf(given)
   const token = tokenFor(given, address)
+  const record = recordIn(given)
   const { url } = await placeOf(given)
   const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
   await using locks = await openLocks(url)
   await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
-  const handler = createDashboard(locks, {
+  const handler = dashboardOf(locks, {
     token: token?.text,
     allowEvict: given.flag('allow-evict'),
     prefix: given.text('prefix'),
-    record: recordIn(given),
+    record,
     title: given.text('title') ?? `Locks in ${scheme}`,
     jobs,
   })
@@ -49,9 +57,21 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
   return EXIT.ok
 }
 
+/** The library names its own options, and this command has other names for them. */
+function dashboardOf(locks: Locks, options: DashboardOptions): Dashboard {
+  try {
+    return createDashboard(locks, options)
+  } catch (error) {
+    if (!isHoldfastError(error, 'invalid-argument')) throw error
+    throw new UsageError(error.message.replace('`record.file`', '--record-file'), { cause: error })
+  }
+}
+
 function recordIn(given: ParsedArguments): boolean | RecordOptions {
   const keep = given.duration('record-keep', { leastMs: 60_000 })
   const file = given.text('record-file')
+  if (file !== undefined && !existsSync(dirname(file)))
+    throw expected('--record-file', 'in a folder that exists', file)
   return keep === undefined && file === undefined ? given.flag('record') : { keep, file }
 }
 
@@ -80,7 +100,7 @@ function listenAddressOf(given: ParsedArguments): ListenAddress {
 
 function tokenFor(given: ParsedArguments, { host }: ListenAddress): DashboardToken | undefined {
   const token = secretOf(given, DASHBOARD_TOKEN)
-  if (token !== undefined) return token
+  if (token !== undefined) return checked(token)
   const ways = '--token-file or HOLDFAST_DASHBOARD_TOKEN'
   if (!isLoopback(host)) {
     throw new UsageError(
@@ -92,6 +112,14 @@ function tokenFor(given: ParsedArguments, { host }: ListenAddress): DashboardTok
   if (process.stdout.isTTY) return { text: randomBytes(18).toString('base64url'), source: undefined }
   throw new UsageError(
     `Expected a token (${ways}) with --allow-evict where standard output is no terminal, got none: one that is made here could be shown to nobody.`,
+  )
+}
+
+/** Before the store is opened, as every option. The message does not quote the token, which may be nearly the right one. */
+function checked(token: Secret): Secret {
+  if (/^[!-~]{16,}$/.test(token.text)) return token
+  throw new UsageError(
+    `Expected the token of ${plain(token.source)} to be at least 16 characters of ASCII without spaces, got something else.`,
   )
 }
 
