@@ -73,7 +73,7 @@ class DashboardHandler {
     this.#settings = settings
     this.#access = new Access(settings)
     const { prefix, jobs, record } = settings
-    this.#file = record?.file === undefined ? undefined : new RecordFile(record.file, record.keepMs)
+    this.#file = record?.file === undefined ? undefined : new RecordFile(record.file, record)
     const kept =
       record === undefined ? {} : { history: { ...RECORDED, keepMs: record.keepMs }, file: this.#file }
     this.#live = new LiveViewers((onSnapshot) => watchRooms(locks, { prefix, onSnapshot, ...kept }), {

@@ -42,6 +42,11 @@ export interface RecordOptions {
    * its own. Default: memory only. Needs Node.js 22.16 or the package `@photostructure/sqlite`.
    */
   readonly file?: string | undefined
+  /**
+   * The name of the store, without a secret, such as `'redis cache:6379'`. The file keeps it, and is refused for a store of
+   * another name. Default: none, and nothing is compared.
+   */
+  readonly store?: string | undefined
 }
 
 export interface DashboardSettings {
@@ -60,6 +65,7 @@ export interface DashboardSettings {
 export interface RecordSettings {
   readonly keepMs: number
   readonly file: string | undefined
+  readonly store: string | undefined
 }
 
 export function parseOptions(options: DashboardOptions): DashboardSettings {
@@ -94,14 +100,16 @@ function recordIn(record: DashboardOptions['record']): RecordSettings | undefine
   if (typeof options !== 'object' || options === null)
     throw expected('record', 'a boolean, or an object such as { keep: "24h", file: "history.db" }', record)
   checkOptions(options, RECORD_NAMES)
-  const { keep = '24h', file } = options
+  const { keep = '24h', file, store } = options
   if (file !== undefined && (typeof file !== 'string' || file === ''))
     throw expected('record.file', 'the path of a file', file)
-  return { keepMs: parseDuration('record.keep', keep, KEEP_RANGE), file }
+  if (store !== undefined && (typeof store !== 'string' || store === ''))
+    throw expected('record.store', 'the name of the store', store)
+  return { keepMs: parseDuration('record.keep', keep, KEEP_RANGE), file, store }
 }
 
 const KEEP_RANGE = { leastMs: 60_000, mostMs: LONGEST_MS, endless: false }
-const RECORD_NAMES: ReadonlySet<string> = new Set(['keep', 'file'] satisfies (keyof RecordOptions)[])
+const RECORD_NAMES: ReadonlySet<string> = new Set(['keep', 'file', 'store'] satisfies (keyof RecordOptions)[])
 
 const NAMES: ReadonlySet<string> = new Set([
   'token',

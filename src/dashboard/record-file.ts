@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs'
+import { existsSync, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { expected } from '../base/arguments.ts'
 import { messageOf, reportOf } from '../base/thrown.ts'
@@ -12,6 +12,7 @@ import {
   type PreparedStatement,
   type SqlValue,
 } from '../stores/sqlite/sqlite-engine.ts'
+import type { RecordSettings } from './options.ts'
 
 /**
  * The history in an SQLite file. A row that another version or another program has made unreadable is left out. If the file
@@ -20,6 +21,7 @@ import {
 export class RecordFile implements HistoryFile {
   readonly #path: string
   readonly #database: Database
+  readonly #lock: Database
   readonly #statements: Readonly<Record<keyof typeof STATEMENTS, PreparedStatement>>
   readonly #keepMs: number
   #hasWarned = false
@@ -27,13 +29,16 @@ export class RecordFile implements HistoryFile {
   #isClosed = false
 
   /**
-   * @throws {InvalidArgumentError} where the folder is missing, or the file is no history.
+   * @throws {InvalidArgumentError} where the folder is missing, or the file is no history, is that of another store, or is
+   * open in another dashboard.
    * @throws {StoreError} where the file cannot be opened.
    */
-  constructor(path: string, keepMs: number) {
+  constructor(path: string, { keepMs, store }: Pick<RecordSettings, 'keepMs' | 'store'>) {
     this.#path = path
     this.#keepMs = keepMs
-    this.#database = opened(path)
+    const { database, lock } = opened(path, store)
+    this.#database = database
+    this.#lock = lock
     const entries = Object.entries(STATEMENTS).map(([name, sql]) => [name, this.#database.prepare(sql)])
     this.#statements = Object.fromEntries(entries)
   }
@@ -80,6 +85,7 @@ export class RecordFile implements HistoryFile {
     if (this.#isClosed) return
     this.#isClosed = true
     this.#database.close()
+    this.#lock.close()
   }
 
   #rollBack(): void {
@@ -100,25 +106,29 @@ export class RecordFile implements HistoryFile {
   }
 }
 
-function opened(path: string): Database {
+interface OpenedFile {
+  readonly database: Database
+  /** Its open transaction keeps other dashboards out, and ends with the process. */
+  readonly lock: Database
+}
+
+function opened(path: string, store: string | undefined): OpenedFile {
   // SQLite says only that it is "unable to open database file".
   if (!existsSync(dirname(path))) throw expected('record.file', 'in a folder that exists', path)
   let database: Database | undefined
+  let lock: Database | undefined
   try {
     database = openDatabase(path, undefined)
-    const prepared = database.prepare('pragma application_id')
-    const { application_id: id } = prepared.get() as { application_id: number }
-    const tables = database.prepare('select count(*) as count from sqlite_master')
-    const isEmpty = (tables.get() as { count: number }).count === 0
-    if (id !== APPLICATION_ID && !isEmpty) {
-      throw new InvalidArgumentError(
-        `Expected \`record.file\` to be a file that the dashboard has made, or none yet, got ${JSON.stringify(path)} with something else in it.`,
-      )
-    }
+    checkKind(database, path)
+    // Locked in a file of its own, so that other programs can read the history.
+    lock = openDatabase(`${realpathSync(path)}-lock`, undefined)
+    takeLock(lock, path)
     database.exec(SCHEMA)
-    return database
+    if (store !== undefined) checkStore(database, { path, store })
+    return { database, lock }
   } catch (cause) {
     database?.close()
+    lock?.close()
     if (isHoldfastError(cause)) throw cause
     throw new StoreError(
       'store-refused',
@@ -126,6 +136,42 @@ function opened(path: string): Database {
       { cause },
     )
   }
+}
+
+function checkKind(database: Database, path: string): void {
+  const prepared = database.prepare('pragma application_id')
+  const { application_id: id } = prepared.get() as { application_id: number }
+  const tables = database.prepare('select count(*) as count from sqlite_master')
+  const isEmpty = (tables.get() as { count: number }).count === 0
+  if (id === APPLICATION_ID || isEmpty) return
+  throw new InvalidArgumentError(
+    `Expected \`record.file\` to be a file that the dashboard has made, or none yet, got ${JSON.stringify(path)} with something else in it.`,
+  )
+}
+
+function takeLock(lock: Database, path: string): void {
+  try {
+    lock.exec('pragma busy_timeout = 0')
+    lock.exec('begin exclusive')
+  } catch (cause) {
+    if (!/database is locked/.test(messageOf(cause))) throw cause
+    throw new InvalidArgumentError(
+      `Expected \`record.file\` to be a file that no other dashboard has open, got ${JSON.stringify(path)}. Give each dashboard a file of its own.`,
+    )
+  }
+}
+
+/** The first store whose name is given gets the file. */
+function checkStore(
+  database: Database,
+  { path, store }: { readonly path: string; readonly store: string },
+): void {
+  const row = database.prepare('select name from store').get() as { name: string } | undefined
+  if (row === undefined) database.prepare('insert into store values (?)').run(store)
+  if (row === undefined || row.name === store) return
+  throw new InvalidArgumentError(
+    `Expected \`record.file\` to be a history of the store ${JSON.stringify(store)}, got ${JSON.stringify(path)}, which is of ${JSON.stringify(row.name)}. Give each store a file of its own.`,
+  )
 }
 
 interface HoldRow {
@@ -205,7 +251,8 @@ create table if not exists hold (
 );
 create index if not exists hold_until on hold (until_at);
 create index if not exists hold_from on hold (from_at);
-create table if not exists watched (from_at real primary key, until_at real not null);`
+create table if not exists watched (from_at real primary key, until_at real not null);
+create table if not exists store (name text not null);`
 
 const STATEMENTS = {
   begin: 'begin immediate',

@@ -206,3 +206,22 @@ test('dashboard names its own option when the file of --record-file has somethin
     `holdfast: Expected --record-file to be a file that the dashboard has made, or none yet, got ${JSON.stringify(other)} with something else in it. See holdfast dashboard --help.\n`,
   ])
 })
+
+test('dashboard refuses the --record-file of another store, and that of another dashboard', async () => {
+  await using otherStore = await openSqlite()
+  const file = join(folder, 'history.db')
+  const args = ['dashboard', '--port', '0', '--record-file', file]
+  const { program } = await start('--record-file', file)
+  const twice = await shell.run(args)
+  expect([twice.code, twice.stderr]).toEqual([
+    64,
+    expect.stringContaining('Expected --record-file to be a file that no other dashboard has open, got '),
+  ])
+  program.signal('SIGTERM')
+  await program.exit
+  const other = await shell.run([...args, '--store', otherStore.url])
+  expect([other.code, other.stderr]).toEqual([
+    64,
+    expect.stringContaining('Expected --record-file to be a history of the store "sqlite '),
+  ])
+})

@@ -104,7 +104,7 @@ test('a history in a file is there after a restart, with the time in which nobod
 test('a hold whose end nobody saw is unclear, and what is too old is not read', async () => {
   const now = Date.now()
   const hold = { id: 'a', fence: 7n, owner: { host: 'h', pid: 1 }, units: 1, limit: 1, fromAt: now - 50_000 }
-  const first = new RecordFile(file, 3_600_000)
+  const first = new RecordFile(file, { keepMs: 3_600_000, store: undefined })
   const watched = { fromAt: now - 60_000, untilAt: now - 40_000 }
   const old = { ...hold, id: 'b', untilAt: now - 3_700_000, end: 'expired' as const }
   first.save(
@@ -123,7 +123,7 @@ test('a hold whose end nobody saw is unclear, and what is too old is not read', 
 })
 
 test('rows that cannot be read are left out, and a file of something else is refused', () => {
-  const history = new RecordFile(file, 60_000)
+  const history = new RecordFile(file, { keepMs: 60_000, store: undefined })
   const hold = { id: 'a', fence: 1n, owner: {}, units: 1, limit: 1, fromAt: Date.now() }
   history.save([{ key: 'k', hold }], { fromAt: 0, untilAt: Date.now() }, 0)
   history.close()
@@ -135,7 +135,7 @@ test('rows that cannot be read are left out, and a file of something else is ref
     "insert into hold select 'worse', id, 'x', owner, 1, 1, 1, null, null, null, null, null from hold limit 1",
   )
   database.close()
-  const again = new RecordFile(file, 60_000)
+  const again = new RecordFile(file, { keepMs: 60_000, store: undefined })
   expect(again.load('').holds).toEqual([{ key: 'k', hold }])
   again.close()
 
@@ -152,6 +152,20 @@ test('rows that cannot be read are left out, and a file of something else is ref
   expect(() => createDashboard(locks, { record: { file: folder } })).toThrow(
     /^The history of the dashboard cannot be opened at /,
   )
+})
+
+test('one dashboard at a time has the file, and it stays with its store', async () => {
+  const first = createDashboard(locks, { record: { file, store: 'redis a:6379' } })
+  expect(() => createDashboard(locks, { record: { file } })).toThrow(
+    /^Expected `record.file` to be a file that no other dashboard has open, got .* Give each dashboard a file of its own\.$/,
+  )
+  await first.close()
+  expect(() => createDashboard(locks, { record: { file, store: 'redis b:6379' } })).toThrow(
+    /^Expected `record.file` to be a history of the store "redis b:6379", got .*, which is of "redis a:6379"\. /,
+  )
+  // What was refused has closed the file again.
+  await createDashboard(locks, { record: { file, store: 'redis a:6379' } }).close()
+  await createDashboard(locks, { record: { file } }).close()
 })
 
 test('a file that cannot be written to is told of once, and the history goes on in memory', async () => {
@@ -174,6 +188,7 @@ test.each([
   [{ record: 'yes' }, /^Expected `record` to be a boolean, or an object such as /],
   [{ record: { keep: '1s' } }, /^Expected `record.keep` to be a duration from 60000 ms to 24 days/],
   [{ record: { file: '' } }, /^Expected `record.file` to be the path of a file, got ""\.$/],
+  [{ record: { store: '' } }, /^Expected `record.store` to be the name of the store, got ""\.$/],
   [{ record: { path: 'x' } }, /path/],
 ])('%j is refused', (options, message) => {
   expect(() => createDashboard(locks, options as DashboardOptions)).toThrow(message)
@@ -182,7 +197,7 @@ test.each([
 test('the number of expired holds leads to the list of them, and a key shows when nobody looked', async () => {
   const browser = await startBrowser()
   try {
-    const past = new RecordFile(file, 3_600_000)
+    const past = new RecordFile(file, { keepMs: 3_600_000, store: undefined })
     const now = Date.now()
     const hold = {
       id: 'a',

@@ -23,13 +23,15 @@ import { print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import { DASHBOARD_TOKEN } from './command.ts'
+import { storeIdentity } from './store-identity.ts'
 
 export async function serveDashboard(given: ParsedArguments): Promise<number> {
   given.refuseWords()
   const address = listenAddressOf(given)
   const token = tokenFor(given, address)
-  const record = recordIn(given)
+  const recorded = recordIn(given)
   const { url } = await placeOf(given)
+  const record = typeof recorded === 'object' ? { ...recorded, store: storeIdentity(url) } : recorded
   const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
   await using locks = await openLocks(url)
   await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
