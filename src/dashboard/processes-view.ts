@@ -25,15 +25,15 @@ export function processesView(
     .map((process) => ({ process, state: stateOf(process, late), name: nameOf(process) }))
     .sort(
       (one, other) =>
-        Number(one.state === 'gone') - Number(other.state === 'gone') ||
-        (one.state === 'gone' ? other.process.lastSeenAt - one.process.lastSeenAt : 0) ||
+        Number(one.state === 'idle') - Number(other.state === 'idle') ||
+        (one.state === 'idle' ? other.process.lastSeenAt - one.process.lastSeenAt : 0) ||
         (one.name < other.name ? -1 : 1),
     )
   return onePage(matching, page, ({ process, state }) => processJson(process, state))
 }
 
 function stateOf({ holds, waits }: ProcessView, late: ReadonlySet<string>): ProcessJson['state'] {
-  if (holds.length + waits.length === 0) return 'gone'
+  if (holds.length + waits.length === 0) return 'idle'
   return holds.some(({ id }) => late.has(id)) ? 'late' : 'present'
 }
 

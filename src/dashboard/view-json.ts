@@ -65,7 +65,7 @@ export interface LossJson extends HoldJson {
   readonly heardAt: number | undefined
 }
 
-/** One page of the processes: first those that are there, then those that are gone. */
+/** One page of the processes: those that hold or wait first, then those that are idle. */
 export interface ProcessesJson {
   readonly matching: number
   readonly page: number
@@ -75,7 +75,7 @@ export interface ProcessesJson {
 
 export interface ProcessJson {
   readonly owner: OwnerJson
-  readonly state: 'present' | 'late' | 'gone'
+  readonly state: 'present' | 'late' | 'idle'
   readonly holding: number
   readonly waiting: number
   /** The keys that it holds longest. */

@@ -3,7 +3,7 @@ import type { InspectedRoom, Owner } from '../index.ts'
 /** A process, or another program that has written an owner, as looks have seen it. */
 export interface ProcessView {
   readonly owner: Owner
-  /** What it holds and waits for in the last look: `[]` where it is gone. */
+  /** What it holds and waits for in the last look: `[]` where it is idle. */
   readonly holds: readonly ProcessTicket[]
   readonly waits: readonly ProcessTicket[]
   /** When the first look saw it. */
@@ -28,7 +28,7 @@ interface SeenProcess {
   readonly owner: Owner
 }
 
-/** Which processes there are, and which there were. Never more than a bounded number of those that are gone. */
+/** The processes that hold or wait, and a bounded number of idle ones: each of those may run or have ended. */
 export class Processes {
   readonly #byName: Map<string, SeenProcess> = new Map()
 
@@ -96,6 +96,6 @@ function processName({ host, pid, label, text }: Owner): string {
   return text ?? JSON.stringify([host, pid, label])
 }
 
-/** Of processes that are gone. */
+/** Of idle processes. */
 const MOST = 2000
 const KEPT_MS = 3_600_000

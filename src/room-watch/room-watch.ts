@@ -49,7 +49,7 @@ export interface RoomWatch {
   readonly losses: readonly KeyHold[]
   /** When somebody looked, oldest first. */
   readonly watched: readonly WatchedTime[]
-  /** The processes that hold or wait, and those that are gone. */
+  /** The processes that hold or wait, and idle ones. */
   readonly processes: Pick<Processes, 'view' | 'heardAt'>
   /** What is known about the renewals of a present holder. `undefined` for a ticket that is not there. */
   renewalsOf(id: string): RenewalFacts | undefined

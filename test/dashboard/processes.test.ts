@@ -32,7 +32,7 @@ async function view<T>(query: string): Promise<T> {
 
 const processes = (search = ''): Promise<ProcessesJson> => view(`view=processes&search=${search}`)
 
-test('each process is shown with what it holds and waits for, and stays for a while when it is gone', async () => {
+test('each process is shown with what it holds and waits for, and stays for a while when it is idle', async () => {
   const leases = [await web.acquire('a'), await web.acquire('b')]
   const waiting = worker.acquire('a', { wait: '1h' })
   const both = await until('both are seen', async () => {
@@ -46,7 +46,7 @@ test('each process is shown with what it holds and waits for, and stays for a wh
   expect(both[0]?.holds.map(({ key }) => key)).toEqual(['a', 'b'])
   for (const lease of leases) await lease.release()
   const taken = await waiting
-  await until('one is gone', async () => (await processes()).rows[1]?.state === 'gone')
+  await until('one is idle', async () => (await processes()).rows[1]?.state === 'idle')
   expect((await processes()).rows).toMatchObject([
     { owner: { label: 'worker-1' }, holding: 1, waiting: 0 },
     { owner: { label: 'web-1' }, holding: 0 },
@@ -66,7 +66,7 @@ test('a loss says whether its process was heard of afterwards', async () => {
   await until('it is heard of', async () => ((await loss()).heardAt ?? 0) > (await loss()).untilAt)
 })
 
-test('processes that are gone are forgotten after an hour', () => {
+test('idle processes are forgotten after an hour', () => {
   const seen = new Processes()
   const room = (pid: number): InspectedRoom => ({
     ...{ key: `k${pid}`, queue: [], closedMs: 0 },

@@ -2380,9 +2380,9 @@ function keyItem({ key }) {
   }
 }
 
-const STATES = { present: 'present', late: 'not renewing', gone: 'gone' }
+const STATES = { present: 'present', late: 'not renewing', idle: 'idle' }
 const ABOUT =
-  'A process is heard of when it takes a key, renews one, or begins to wait. It is gone when it neither holds nor waits: it may live and need no key.'
+  'A process is heard of when it takes a key, renews one, or begins to wait. It is idle if it neither holds nor waits. The dashboard cannot know whether it still runs.'
 `,
   'session-view.js': `import { post } from './connection.js'
 import { element, setText } from './elements.js'
@@ -2469,7 +2469,7 @@ small.sign {
   display: block;
 }
 
-td[data-process="gone"] {
+td[data-process="idle"] {
   color: var(--quiet);
 }
 
