@@ -7,18 +7,13 @@ import { COMMANDS } from './commands.ts'
 import { EXIT } from './exit-codes.ts'
 import { explained } from './explained.ts'
 import { Interrupted } from './interruption.ts'
+import { endWhenOutputFails } from './output-failure.ts'
 import { packageVersion } from './package.ts'
 import { complain } from './terminal.ts'
 import { UsageError } from './usage-error.ts'
 import { isTold, tellWarnings } from './warnings.ts'
 
-// `holdfast ls | head` closes the pipe when it has seen enough.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code === 'EPIPE') process.exit(EXIT.ok)
-  // A full disk, or a terminal that is gone.
-  complain(`the output cannot be written (${error.code ?? error.message})`)
-  process.exit(EXIT.noOutput)
-})
+endWhenOutputFails()
 
 // A closed standard error does not change the exit code.
 process.stderr.on('error', () => {})

@@ -112,6 +112,21 @@ test('Ctrl-C ends the faults early, and the verdict comes all the same', async (
   expect(statSync(join(out(), 'timeline.html')).size).toBeGreaterThan(10_000)
 })
 
+test('a closed output ends the faults early, and the program mends the server', async () => {
+  const calls = join(folder, 'calls')
+  const program = join(folder, 'notes.sh')
+  writeFileSync(program, `#!/bin/sh\necho "$1" >> ${calls}\n`)
+  chmodSync(program, 0o755)
+  const torture = shell.start(quick('--for', '10m', '--nemesis', 'none', '--on-fault', program))
+  await torture.prints('server')
+  torture.closeOutput()
+  expect(await torture.exit, torture.stderr).toBe(74)
+  const called = readFileSync(calls, 'utf8').trim().split('\n')
+  expect(called).toEqual(called.map((_, index) => (index % 2 === 0 ? 'begin' : 'end')))
+  expect(called.at(-1)).toBe('end')
+  expect(JSON.parse(readFileSync(join(out(), 'verdict.json'), 'utf8'))).toMatchObject({ holds: true })
+})
+
 test('no process is left behind when the command itself is killed', async () => {
   const torture = shell.start(quick('--for', '10m', '--nemesis', 'pause'))
   await torture.prints('SIGSTOP')

@@ -5,6 +5,7 @@ import { connect, isHoldfastError } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
+import { onOutputFailure } from '../output-failure.ts'
 import { complain, paintFor, print } from '../terminal.ts'
 import { json } from '../text.ts'
 import { keysOf } from './assignment.ts'
@@ -59,7 +60,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
       ended.abort()
     },
   })
-  const interrupted = onInterruption(workforce, ended)
+  const endedEarly = onEarlyEnd(workforce, ended)
   if (!asJson) for (const line of opening(plan, scheme)) print(line)
   const stopGaps = watchGaps(now, (from, at) => tell({ tag: 'gap', from, at }))
 
@@ -93,7 +94,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   else for (const line of reportLines(report, { timeline, paint })) print(line)
   for (const failure of failures) complain(failure)
   if (!judgement.holds || failures.length > 0) return EXIT.failed
-  return interrupted() === undefined ? EXIT.ok : exitCodeOf(interrupted() as NodeJS.Signals)
+  return endedEarly() ?? EXIT.ok
 }
 
 /** How many loops a process has. */
@@ -116,18 +117,27 @@ async function hasSemaphores(url: string, prefix: string): Promise<boolean> {
   }
 }
 
-/** The first signal ends the faults, and the verdict follows. The second one ends everything at once. */
-function onInterruption(workforce: Workforce, ended: AbortController): () => NodeJS.Signals | undefined {
-  let first: NodeJS.Signals | undefined
+/**
+ * The first signal ends the faults, and the verdict follows. So does an output that is closed: the program of `--on-fault`
+ * still has to mend the server. A second signal ends everything at once. Returns the exit code of the first reason.
+ */
+function onEarlyEnd(workforce: Workforce, ended: AbortController): () => number | undefined {
+  let exitCode: number | undefined
+  let signalled = false
+  const end = (code: number) => {
+    exitCode ??= code
+    ended.abort()
+  }
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.on(name, () => {
-      if (first !== undefined) process.exit(exitCodeOf(name))
-      first = name
-      ended.abort()
+      if (signalled) process.exit(exitCodeOf(name))
+      signalled = true
+      end(exitCodeOf(name))
     })
   }
+  onOutputFailure(() => end(EXIT.noOutput))
   process.once('exit', () => workforce.killAll())
-  return () => first
+  return () => exitCode
 }
 
 function filesIn(folder: string, prefix: string): Parameters<typeof readHistory>[0] {
