@@ -159,6 +159,9 @@ test.each([
     '--settle to be at least three times --ttl, which is 10.0s, got "15s"',
   ],
   [['--out', '.'], '--out to be a new or empty folder, got "."'],
+  [['--out', 'package.json'], '--out to be a new or empty folder, got "package.json"'],
+  [['--out', '/dev/null/x'], '--out to be a folder that can be written (ENOTDIR), got "/dev/null/x"'],
+  [['--out', '/proc/x'], '--out to be a folder that can be written (ENOENT), got "/proc/x"'],
 ])('%j is refused in one sentence', async (args, text) => {
   const { code, stdout, stderr } = await shell.run(['torture', ...args])
   expect({ code, stdout }).toEqual({ code: 64, stdout: '' })

@@ -1,6 +1,6 @@
 import { randomInt } from 'node:crypto'
-import { existsSync, readdirSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import type { ParsedArguments } from '../arguments.ts'
 import { givenUrl } from '../store-option.ts'
 import { age } from '../text.ts'
@@ -62,8 +62,35 @@ function hookOf(given: ParsedArguments): string | undefined {
 }
 
 function folderOf(out: string): string {
-  if (existsSync(out) && readdirSync(out).length > 0) throw expected('--out', 'a new or empty folder', out)
+  if (!isFree(out)) throw expected('--out', 'a new or empty folder', out)
   return resolve(out)
+}
+
+function isFree(out: string): boolean {
+  try {
+    const found = statSync(out, { throwIfNoEntry: false })
+    return found === undefined || (found.isDirectory() && readdirSync(out).length === 0)
+  } catch (error) {
+    throw unwritable(out, error)
+  }
+}
+
+/** Makes the folder of the report, and the one of the history in it. */
+export function makeHistoryFolder({ out }: TorturePlan): string {
+  const folder = join(out, 'history')
+  try {
+    // Where the parent is there and takes no folder, as in /proc, the recursive call would never end.
+    if (!existsSync(out)) mkdirSync(out, { recursive: !existsSync(dirname(out)) })
+    mkdirSync(folder)
+  } catch (error) {
+    throw unwritable(out, error)
+  }
+  return folder
+}
+
+function unwritable(out: string, error: unknown): Error {
+  const { code } = error as NodeJS.ErrnoException
+  return expected('--out', `a folder that can be written (${code})`, out)
 }
 
 function nemesisOf(

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { connect, isHoldfastError } from '../../index.ts'
@@ -14,7 +14,7 @@ import { readHistory } from './checker/history.ts'
 import { judgeRun } from './checker/judge.ts'
 import { clear } from './leftovers.ts'
 import { HookFailed, runNemesis } from './nemesis.ts'
-import { planOf, type TorturePlan } from './plan.ts'
+import { makeHistoryFolder, planOf, type TorturePlan } from './plan.ts'
 import { Progress } from './progress.ts'
 import type { NemesisRecord } from './record.ts'
 import { Recorder, watchGaps } from './recorder.ts'
@@ -35,8 +35,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   const prefix = `holdfast-torture:${seed}:`
   const scheme = storeUrl.slice(0, storeUrl.indexOf(':')).toLowerCase()
   const semaphores = await hasSemaphores(storeUrl, prefix)
-  const folder = join(out, 'history')
-  mkdirSync(folder, { recursive: true })
+  const folder = makeHistoryFolder(plan)
 
   const startedAt = monotonicMs()
   const now = () => monotonicMs() - startedAt
