@@ -153,6 +153,9 @@ test.each([
     '--nemesis to be some of kill, pause, cut, outage, clock, with commas, or none, got "fire"',
   ],
   [['--on-fault', '/nowhere'], '--on-fault to be the path of a program, got "/nowhere"'],
+  [['--on-fault', 'test'], '--on-fault to be the path of a program, got "test"'],
+  [['--on-fault', 'package.json/x'], '--on-fault to be the path of a program, got "package.json/x"'],
+  [['--on-fault', 'package.json'], '--on-fault to be a file that can be executed, got "package.json"'],
   [['--forgets'], '--forgets to be given with --on-fault'],
   [
     ['--ttl', '10s', '--settle', '15s'],

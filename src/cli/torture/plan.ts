@@ -1,5 +1,5 @@
 import { randomInt } from 'node:crypto'
-import { existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
+import { accessSync, constants, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs'
 import { dirname, join, resolve } from 'node:path'
 import type { ParsedArguments } from '../arguments.ts'
 import { givenUrl } from '../store-option.ts'
@@ -57,8 +57,19 @@ export function planOf(given: ParsedArguments): TorturePlan {
 function hookOf(given: ParsedArguments): string | undefined {
   const file = given.text('on-fault')
   if (file === undefined) return undefined
-  if (!existsSync(file)) throw expected('--on-fault', 'the path of a program', file)
+  if (!existsSync(file) || !statSync(file).isFile())
+    throw expected('--on-fault', 'the path of a program', file)
+  if (!isExecutable(file)) throw expected('--on-fault', 'a file that can be executed', file)
   return resolve(file)
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK)
+    return true
+  } catch {
+    return false
+  }
 }
 
 function folderOf(out: string): string {
