@@ -4,7 +4,7 @@ import type { ProxiedServer } from './proxied-url.ts'
 
 /** What happens to the connections of a process. */
 export type Cut =
-  /** ProxiedLink are destroyed, and new ones are reset. */
+  /** Open connections are destroyed. New connections are reset. */
   | 'reset'
   /** Every byte is swallowed, in both directions, and nobody is told. */
   | 'silent'
@@ -48,7 +48,10 @@ export class CuttableProxy {
     }
   }
 
-  /** ProxiedLink that lost bytes stay silent after `stranded`, and end otherwise: TCP cannot lose bytes and go on. */
+  /**
+   * After `stranded`, a connection that lost bytes stays silent. After any other cut it is closed, because TCP cannot lose
+   * bytes and go on.
+   */
   mend(): void {
     const wasStranded = this.#cut === 'stranded'
     this.#cut = undefined

@@ -28,7 +28,7 @@ export interface Judgement {
   }
 }
 
-/** The verdict. It comes from the history alone, and shares no code with the locks. */
+/** The verdict: nine checks read the history only. The checks of recovery and leftovers also use how the run ended. */
 export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
   const { tickets, faults } = input.history
   const registers = checkRegisters(input)
