@@ -47,7 +47,7 @@ function svgOf({ title, sizes, costs, lines }: Plot): string {
     ),
   ]
   const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${WIDTH} ${HEIGHT}" font-family="sans-serif" font-size="12" fill="#333">`
-  return `${head}\n<rect width="${WIDTH}" height="${HEIGHT}" fill="#fff"/>\n${parts.join('\n')}\n</svg>\n`
+  return `${head}\n<title>${title}</title>\n<rect width="${WIDTH}" height="${HEIGHT}" fill="#fff"/>\n${parts.join('\n')}\n</svg>\n`
 }
 
 interface Axis {

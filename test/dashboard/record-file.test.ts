@@ -44,7 +44,7 @@ async function lossesOf(options: DashboardOptions): Promise<readonly string[]> {
 test('a dashboard neither shows nor ends what a file has of keys outside its prefix', async () => {
   const now = Date.now()
   const evicted = { untilAt: now - 10_000, end: 'evicted', reason: 'private' } as const
-  const all = new RecordFile(file, 60_000)
+  const all = new RecordFile(file, { keepMs: 60_000, store: undefined })
   const holds = [
     kept('payroll:alice', evicted),
     kept('shop:1', evicted),
