@@ -16,7 +16,8 @@ import type { RecordSettings } from './options.ts'
 
 /**
  * The history in an SQLite file. A row that another version or another program has made unreadable is left out. If the file
- * cannot be written, the history goes on in memory, and a warning says so once.
+ * cannot be written, the history goes on in memory, and a warning says so once. Neither happens where another connection has the file
+ * locked for less than a minute: the holds are written after a later look.
  */
 export class RecordFile implements HistoryFile {
   readonly #path: string
@@ -25,6 +26,8 @@ export class RecordFile implements HistoryFile {
   readonly #statements: Readonly<Record<keyof typeof STATEMENTS, PreparedStatement>>
   readonly #keepMs: number
   #hasWarned = false
+  /** When the file was first found locked, since the last write. */
+  #busySinceAt: number | undefined
   #trimAt = 0
   #isClosed = false
 
@@ -53,6 +56,8 @@ export class RecordFile implements HistoryFile {
       MOST_HOLDS,
     ) as unknown as readonly HoldRow[]
     const watched = this.#statements.watched.all(sinceAt) as unknown as readonly WatchedRow[]
+    // From now on, SQLite would wait on the thread that renews the leases of this process.
+    this.#database.exec('pragma busy_timeout = 0')
     return {
       holds: holds.toReversed().flatMap((row) => holdIn(row) ?? []),
       watched: watched.map(({ from_at, until_at }) => ({ fromAt: from_at, untilAt: until_at })),
@@ -73,9 +78,14 @@ export class RecordFile implements HistoryFile {
         most.run(MOST_HOLDS)
       }
       commit.run()
+      this.#busySinceAt = undefined
       return true
     } catch (error) {
       this.#rollBack()
+      if (isBusy(error)) {
+        this.#busySinceAt ??= untilAt
+        if (untilAt - this.#busySinceAt < LONGEST_BUSY_MS) return false
+      }
       this.#warn(error)
       return false
     }
@@ -174,6 +184,12 @@ function checkStore(
   )
 }
 
+/** Whether another connection has the file locked. */
+function isBusy(error: unknown): boolean {
+  if (!(error instanceof Error) || !('errcode' in error)) return false
+  return typeof error.errcode === 'number' && (error.errcode & 0xff) === SQLITE_BUSY
+}
+
 interface HoldRow {
   readonly key: string
   readonly id: string
@@ -235,6 +251,9 @@ function valuesOf({ key, hold }: KeyHold): SqlValue[] {
   ]
 }
 
+// https://sqlite.org/rescode.html
+const SQLITE_BUSY = 5
+
 /** 'Hist' in ASCII: marks an SQLite database as a history. */
 const APPLICATION_ID = 0x48697374
 
@@ -272,4 +291,5 @@ const STATEMENTS = {
 }
 
 const TRIM_EVERY_MS = 60_000
+const LONGEST_BUSY_MS = 60_000
 const MOST_HOLDS = 100_000

@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { RecordFile } from '../../src/dashboard/record-file.ts'
 import type { LossesJson } from '../../src/dashboard/view-json.ts'
@@ -61,4 +61,34 @@ test('a dashboard neither shows nor ends what a file has of keys outside its pre
     { key: 'shop:3', end: 'unclear' },
   ])
   expect(await lossesOf({ record: { file } })).toHaveLength(4)
+})
+
+test('a file that another connection has locked costs no time, and is written after a later look', () => {
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  const history = new RecordFile(file, 3_600_000)
+  const other = openDatabase(file, undefined)
+  try {
+    history.load('')
+    other.exec('begin immediate')
+    const now = Date.now()
+    const saveAt = (untilAt: number) => history.save([kept('a')], { fromAt: now, untilAt }, 0)
+    const begunMs = performance.now()
+    for (let n = 0; n < 20; n += 1) expect(saveAt(now + n * 1000)).toBe(false)
+    // SQLite waited a second for each of them.
+    expect(performance.now() - begunMs).toBeLessThan(5000)
+    other.exec('rollback')
+    expect(saveAt(now + 20_000)).toBe(true)
+    expect(other.prepare('select key from hold').all()).toMatchObject([{ key: 'a' }])
+    expect(warn).not.toHaveBeenCalled()
+
+    other.exec('begin immediate')
+    for (const afterMs of [0, 59_000]) expect(saveAt(now + 30_000 + afterMs)).toBe(false)
+    expect(warn).not.toHaveBeenCalled()
+    for (const afterMs of [60_000, 61_000]) expect(saveAt(now + 30_000 + afterMs)).toBe(false)
+    expect(warn).toHaveBeenCalledTimes(1)
+  } finally {
+    other.close()
+    history.close()
+    warn.mockRestore()
+  }
 })
