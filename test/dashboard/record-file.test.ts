@@ -65,7 +65,7 @@ test('a dashboard neither shows nor ends what a file has of keys outside its pre
 
 test('a file that another connection has locked costs no time, and is written after a later look', () => {
   const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
-  const history = new RecordFile(file, 3_600_000)
+  const history = new RecordFile(file, { keepMs: 3_600_000, store: undefined })
   const other = openDatabase(file, undefined)
   try {
     history.load('')
