@@ -107,7 +107,7 @@ describe.concurrent('a process stays for promises that it awaits', () => {
     [
       'an extend at a store that is silent',
       `${SILENT_STORE}
-       const lease = await createLocks(store).acquire("k", { ttl: 500, renew: false })
+       const lease = await createLocks(store).acquire("k", { ttl: "3s", renew: false })
        silent = true
        await lease.extend().catch((error) => console.log(error.code))`,
       'store-unavailable',

@@ -94,28 +94,28 @@ test('a job whose key an open transaction has enqueued is not retried, all other
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
-  const [first = '', second = '', third = ''] = await deadJobs(jobs, 3)
+  const [first = '', second = ''] = await deadJobs(jobs, 3)
   const client = await scene.connect()
   await client.query('begin')
   await jobs.enqueue('a', null, { key: 'k1', transaction: client })
   const retrying = jobs.retry({ state: 'dead' })
   const [result] = await Promise.allSettled([
     retrying,
-    // Waits for the key that the retry has just made ready. That must not be a deadlock.
+    // It may wait for a key that the retry has just made ready, or the retry finds this key in use, too.
     jobs.enqueue('a', null, { key: 'k2', transaction: client }),
   ])
   expect(result).toMatchObject({
     status: 'rejected',
     reason: {
       code: 'store-unavailable',
-      message: expect.stringContaining(`have locked 1 of the jobs (${second})`),
+      message: expect.stringMatching(/have locked [12] of the jobs/),
     },
   })
   expect(await jobs.find(first)).toMatchObject({ state: 'ready', failures: 0 })
   expect(await jobs.find(second)).toMatchObject({ state: 'dead' })
-  expect(await jobs.find(third)).toMatchObject({ state: 'ready' })
   await client.query('rollback')
-  expect(await jobs.retry(second)).toEqual([second])
+  expect(await jobs.retry({ state: 'dead' })).toContain(second)
+  expect(await states(jobs)).toEqual({ 'a ready': 3 })
 })
 
 test('jobs are retried behind many whose keys an open transaction has enqueued', async () => {
