@@ -29,8 +29,9 @@ export function parseDuration(name: string, value: unknown, range: DurationRange
   const inRange = durationMs >= range.leastMs && durationMs <= range.mostMs
   if (inRange || (range.endless && durationMs === Number.POSITIVE_INFINITY)) return durationMs
   const endless = range.endless ? ', or Infinity' : ''
+  const longest = range.mostMs === LONGEST_MS ? '24 days' : `${range.mostMs} ms`
   throw new InvalidArgumentError(
-    `Expected \`${name}\` to be a duration from ${range.leastMs} ms to 24 days (milliseconds, or '250ms', '30s', '5m', '1h', '2d')${endless}, got ${show(value)}.`,
+    `Expected \`${name}\` to be a duration from ${range.leastMs} ms to ${longest} (milliseconds, or '250ms', '30s', '5m', '1h', '2d')${endless}, got ${show(value)}.`,
   )
 }
 

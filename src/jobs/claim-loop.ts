@@ -66,8 +66,9 @@ export class ClaimLoop {
    * - `something`: a message came, or it is time to look. A claim ahead would cost the first job some time.
    * - `not-ahead`: the next job may not be claimed ahead, so the next claim waits for a free place.
    * - `more`: the last claim brought all that it asked for.
+   * - `limited`: a limit has kept jobs back. When a job ends, the limit may allow another one.
    */
-  #left: 'nothing' | 'something' | 'not-ahead' | 'more' = 'something'
+  #left: 'nothing' | 'something' | 'not-ahead' | 'more' | 'limited' = 'something'
   /** How many claims in a row have failed. */
   #failures = 0
   /**
@@ -88,7 +89,7 @@ export class ClaimLoop {
   }
 
   /**
-   * Begins no more claims. Resolves when the last one is over and its jobs are taken, so that the worker gives them back: also if
+   * Begins no more claims. Resolves when the last one has ended and its jobs are taken, so that the worker gives them back: also if
    * the answer was lost. Otherwise nobody would run these jobs until their leases end, and for jobs that were not claimed ahead
    * that would count as a failure.
    */
@@ -105,13 +106,15 @@ export class ClaimLoop {
 
   /** A job is ready. */
   wake(): void {
-    if (this.#left === 'nothing') this.#left = 'something'
+    if (this.#left === 'nothing' || this.#left === 'limited') this.#left = 'something'
     void this.#claim()
   }
 
   /** The demand may have grown. All that it grows by in one turn of the event loop is one claim. */
   claimSoon(): void {
-    if (this.#left === 'nothing' || this.#isScheduled || this.#state !== 'idle') return
+    // A limit allows no more than at the last claim until a job ends, or until the time that the claim has answered.
+    if (this.#left === 'nothing' || this.#left === 'limited') return
+    if (this.#isScheduled || this.#state !== 'idle') return
     this.#isScheduled = true
     setImmediate(() => {
       this.#isScheduled = false
@@ -132,7 +135,7 @@ export class ClaimLoop {
     return undefined
   }
 
-  /** Takes the jobs of claims that failed. Gives up when `isOver`, or when the leases of these jobs must be over. */
+  /** Takes the jobs of claims that failed. Gives up when `isOver`, or when the leases of these jobs must have ended. */
   async #recoverLost({ isOver, pause }: Recovery): Promise<void> {
     const { tables, take, onError, ttlMs } = this.#options
     const inVainAt = performance.now() + 2 * ttlMs
@@ -187,6 +190,7 @@ export class ClaimLoop {
           this.#left = 'something'
           this.#recoverAt = claim.earlierRuns ? performance.now() + EARLIER_RUNS_MS : Number.POSITIVE_INFINITY
         } else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
+        else if (claim.isLimited) this.#left = 'limited'
         this.#claimEnded('idle')
         this.#take(claim, askedAt)
       },
@@ -239,7 +243,7 @@ export class ClaimLoop {
 
   #look(): void {
     this.#state = 'idle'
-    if (this.#left === 'nothing') this.#left = 'something'
+    if (this.#left === 'nothing' || this.#left === 'limited') this.#left = 'something'
     void this.#claim()
     if (this.#state === 'idle') this.#lookIn(this.#nextLookMs())
   }

@@ -1,11 +1,13 @@
 import { checkOptions } from '../base/arguments.ts'
 import { parseDuration } from '../base/duration.ts'
-import { reportOf } from '../base/thrown.ts'
-import { LeaseLostError, StoreError } from '../errors.ts'
-import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
+import { messageOf, reportOf } from '../base/thrown.ts'
+import { InvalidArgumentError, LeaseLostError, StoreError } from '../errors.ts'
+import type { ClaimedJob, CompleteOptions, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
+import { jsonText } from './json-text.ts'
 import type { LeaseTime } from './lease-time.ts'
 import { HOLD_RANGE } from './options.ts'
+import type { ProgressReports } from './progress-reports.ts'
 import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
 import type { Attempt } from './statements.ts'
 
@@ -13,10 +15,12 @@ import type { Attempt } from './statements.ts'
 export interface SettleContext {
   readonly tables: JobTables
   readonly queue: SettlementQueue
+  readonly progress: ProgressReports
   readonly keepsCompleted: boolean
+  readonly maxPayloadBytes: number
 }
 
-export const COMPLETED: AttemptEnd = { how: 'completed' }
+export const COMPLETED: AttemptEnd = { how: 'completed', result: null }
 export const GIVEN_BACK: AttemptEnd = { how: 'other', reason: null, retry: true, retry_in_ms: null }
 
 /** The facts of a claim with its ways to end. Methods need no `this`. */
@@ -28,8 +32,7 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleCo
       if (lease.isOver) throw expiredError(facts, lease)
     },
     async complete(options = {}) {
-      checkOptions(options, ['transaction'])
-      await settle(facts, COMPLETED, options, context)
+      await settle(facts, completed(options, settling), options, context)
     },
     async fail(error, options = {}) {
       return (await settle(facts, failed(error, options), options, context)) as FailOutcome
@@ -38,7 +41,21 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleCo
       checkOptions(options, ['transaction'])
       await settle(facts, GIVEN_BACK, options, context)
     },
+    async setProgress(progress) {
+      const { isCurrent } = await settling.progress.report(facts, progress)
+      if (!isCurrent) throw lostError(facts, lease)
+    },
   }
+}
+
+export function completed(
+  options: CompleteOptions,
+  { maxPayloadBytes }: Pick<SettleContext, 'maxPayloadBytes'>,
+): AttemptEnd {
+  checkOptions(options, ['transaction', 'result'])
+  const { result } = options
+  if (result === undefined) return COMPLETED
+  return { how: 'completed', result: jsonText('result', result, { maxBytes: maxPayloadBytes }) }
 }
 
 export function failed(error: unknown, options: FailOptions = {}): AttemptEnd {
@@ -73,7 +90,7 @@ async function settleIn(
 ): Promise<'completed' | FailOutcome | null> {
   const { lost, outcomes } = await tables.settle(
     end.how === 'completed'
-      ? { done: [{ id, attempt, group }], others: [] }
+      ? { done: [{ id, attempt, group, result: end.result }], others: [] }
       : { done: [], others: [{ ...end, id, attempt, group }] },
     { keepsCompleted, transaction },
   )
@@ -82,7 +99,7 @@ async function settleIn(
 }
 
 /**
- * The database says that the attempt no longer runs. If its lease is over by our clocks, it ran out. Otherwise somebody has
+ * The database says that the attempt no longer runs. If its lease has ended by our clocks, it ran out. Otherwise somebody has
  * cancelled or settled the job meanwhile.
  */
 export function lostError(
@@ -99,7 +116,15 @@ export function lostError(
 export function unsettledError({ id, name, attempt }: JobFacts, cause: unknown): StoreError {
   return new StoreError(
     'store-unavailable',
-    `Attempt ${attempt} of the job ${id} (${name}) has ended, but the database did not confirm it, so nobody knows whether the job is settled. If it is not, another worker runs it again when its lease is over.`,
+    `Attempt ${attempt} of the job ${id} (${name}) has ended, but the database did not confirm it, so nobody knows whether the job is settled. If it is not, another worker runs it again when its lease has ended.`,
+    { key: id, cause },
+  )
+}
+
+/** What the handler has returned cannot be kept. */
+export function resultError({ id, name }: JobFacts, cause: unknown): InvalidArgumentError {
+  return new InvalidArgumentError(
+    `The job ${id} (${name}) was completed without its result. ${messageOf(cause)} If it has none, let its handler return nothing.`,
     { key: id, cause },
   )
 }

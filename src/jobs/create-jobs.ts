@@ -1,4 +1,4 @@
-import { checkObject, checkOptions, expected, parseCount } from '../base/arguments.ts'
+import { checkObject, checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
 import { now, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
 import { ClosedError, StoreError } from '../errors.ts'
@@ -8,6 +8,7 @@ import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
 import { claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import { CleanUps } from './clean-ups.ts'
+import { type DrainParts, drain } from './drain.ts'
 import {
   type ClaimedJob,
   JOB_STATES,
@@ -18,21 +19,28 @@ import {
 } from './job.ts'
 import { type Chosen, JobTables } from './job-tables.ts'
 import { JobViews } from './job-views.ts'
+import { JobWatches } from './job-watches.ts'
 import type {
   ClaimOptions,
   CountOverTimeOptions,
+  Drained,
+  DrainOptions,
   JobFilter,
   JobPage,
   JobSelection,
   Jobs,
   JobsOptions,
   ListOptions,
+  WaitForOptions,
   Worker,
 } from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
+import { type NamedLimit, type NameLimit, parseLimit } from './name-limits.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import { parseId, parseNames, parseText, SPAN_RANGE, TTL_RANGE, WAIT_RANGE } from './options.ts'
-import { NOT_OVER, OVER, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
+import { rememberParts } from './parts.ts'
+import { ProgressReports } from './progress-reports.ts'
+import { ENDED, NOT_ENDED, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { JobWakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
@@ -80,6 +88,7 @@ class PostgresJobs implements Jobs {
   readonly #newQueue: () => SettlementQueue
   readonly #settling: SettleContext
   readonly #wakes: JobWakes
+  readonly #watches: JobWatches
   readonly #workers = new Set<Worker>()
   readonly #keepCompletedMs: number
   readonly #keepEndedMs: number
@@ -104,8 +113,23 @@ class PostgresJobs implements Jobs {
     this.#views = new JobViews(this.#connections, schema)
     const keepsCompleted = this.#keepCompletedMs > 0
     this.#newQueue = () => new SettlementQueue(this.#tables, { keepsCompleted })
-    this.#settling = { tables: this.#tables, queue: this.#newQueue(), keepsCompleted }
+    this.#settling = {
+      tables: this.#tables,
+      queue: this.#newQueue(),
+      progress: new ProgressReports(this.#tables),
+      keepsCompleted,
+      maxPayloadBytes: this.#maxPayloadBytes,
+    }
     this.#wakes = new JobWakes(this.#connections)
+    this.#watches = new JobWatches({
+      connections: this.#connections,
+      tables: this.#tables,
+      views: this.#views,
+    })
+    rememberParts(this, {
+      ...{ tables: this.#tables, wakes: this.#wakes, maxPayloadBytes: this.#maxPayloadBytes },
+      assertOpen: () => this.#assertOpen(),
+    })
   }
 
   async migrate(): Promise<void> {
@@ -160,6 +184,14 @@ class PostgresJobs implements Jobs {
     return worker
   }
 
+  async drain(
+    handlers: Readonly<Record<string, JobHandler | undefined>>,
+    options: DrainOptions = {},
+  ): Promise<Drained> {
+    const work: DrainParts['work'] = (given, workOptions) => this.work(given, workOptions)
+    return drain({ handlers, options, tables: this.#tables, work })
+  }
+
   async claim(
     names: string | readonly string[],
     options: ClaimOptions = {},
@@ -206,6 +238,16 @@ class PostgresJobs implements Jobs {
     return this.#views.find({ states: JOB_STATES, ids: [parseId('id', id)], limit: 1 })
   }
 
+  watch(id: string, options: WaitForOptions = {}): AsyncIterable<JobView> {
+    checkOptions(options, ['signal'])
+    return this.#watches.watch(parseId('id', id), parseSignal(options.signal))
+  }
+
+  async waitFor(id: string, options: WaitForOptions = {}): Promise<JobDetails | null> {
+    for await (const _ of this.watch(id, options));
+    return this.find(id)
+  }
+
   count(): Promise<readonly JobCount[]> {
     return this.#views.count()
   }
@@ -233,12 +275,28 @@ class PostgresJobs implements Jobs {
     checkOptions(options, ['reason'], 'reason')
     const reason = parseText('reason', options.reason)
     const change = (chosen: Chosen) => this.#tables.cancel(chosen, reason)
-    return repair(this.#views, { selection, from: NOT_OVER, done: 'cancelled', change })
+    return repair(this.#views, { selection, from: NOT_ENDED, done: 'cancelled', change })
   }
 
   async remove(selection: JobSelection): Promise<readonly string[]> {
     const change = (chosen: Chosen) => this.#tables.remove(chosen)
-    return repair(this.#views, { selection, from: OVER, done: 'removed', change })
+    return repair(this.#views, { selection, from: ENDED, done: 'removed', change })
+  }
+
+  async setLimit(name: string, limit: NameLimit): Promise<void> {
+    await this.#tables.limit(parseText('name', name), parseLimit(limit))
+  }
+
+  async pause(name: string): Promise<void> {
+    await this.#tables.pause(parseText('name', name), { isPaused: true })
+  }
+
+  async resume(name: string): Promise<void> {
+    await this.#tables.pause(parseText('name', name), { isPaused: false })
+  }
+
+  limits(): Promise<readonly NamedLimit[]> {
+    return this.#tables.limits()
   }
 
   async cleanUp(): Promise<void> {
@@ -258,6 +316,7 @@ class PostgresJobs implements Jobs {
   async #stopAll(grace: number): Promise<void> {
     await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })))
     this.#cleanUps.stop()
+    this.#watches.close()
     await Promise.all([this.#connections.close(), this.#renewing.close()])
   }
 
@@ -267,7 +326,7 @@ class PostgresJobs implements Jobs {
   }
 }
 
-const RETRIABLE = OVER.filter((state) => state !== 'completed')
+const RETRIABLE = ENDED.filter((state) => state !== 'completed')
 const MOST_STEPS = 1000
 
 function answeredTooLate({ ttlMs }: LeaseTime): StoreError {

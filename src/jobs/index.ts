@@ -3,9 +3,11 @@
  *
  * @module
  */
+export { inBatches, type JobBatchOptions, type JobBatchWork } from './batches.ts'
 export { createJobs } from './create-jobs.ts'
 export {
   type ClaimedJob,
+  type CompleteOptions,
   type FailedAttempt,
   type FailOptions,
   type FailOutcome,
@@ -22,15 +24,19 @@ export {
 export type {
   ClaimOptions,
   CountOverTimeOptions,
+  Drained,
+  DrainOptions,
   JobFilter,
   JobPage,
   JobSelection,
   Jobs,
   JobsOptions,
   ListOptions,
+  WaitForOptions,
   Worker,
 } from './jobs.ts'
-export type { EnqueueArguments, EnqueueOptions, JobOptions, NewJob } from './new-job.ts'
+export type { NamedLimit, NameLimit } from './name-limits.ts'
+export type { EnqueueArguments, EnqueueOptions, IfTaken, JobOptions, NewJob } from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { JobFailure } from './run-settlement.ts'
 export type { WorkOptions } from './work-options.ts'

@@ -1,7 +1,15 @@
 import type { Instant } from '../base/clock.ts'
 import { isHoldfastError, LeaseLostError } from '../errors.ts'
-import { COMPLETED, claimedJob, expiredError, failed, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
-import type { ClaimedJob, FailOptions, FailOutcome, JobFacts, RunningJob, SettleOptions } from './job.ts'
+import { claimedJob, completed, expiredError, failed, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
+import type {
+  ClaimedJob,
+  CompleteOptions,
+  FailOptions,
+  FailOutcome,
+  JobFacts,
+  RunningJob,
+  SettleOptions,
+} from './job.ts'
 import type { LeaseTime } from './lease-time.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
 
@@ -15,7 +23,7 @@ export class JobRun {
   unanswered: AttemptEnd | undefined
   isLost = false
   isCutOff = false
-  /** The handler is over, but its end cannot be recorded before another transaction ends. */
+  /** The handler has ended, but its end cannot be recorded before another transaction ends. */
   isHeldUp = false
   readonly #settling: SettleContext
   #isBegun = false
@@ -35,9 +43,9 @@ export class JobRun {
     this.job = new HandledJob(facts, this)
   }
 
-  async complete(options?: SettleOptions): Promise<void> {
+  async complete(options?: CompleteOptions): Promise<void> {
     const { complete } = this.#claimed
-    await this.#asked(complete(options), options, () => COMPLETED)
+    await this.#asked(complete(options), options, () => completed(options ?? {}, this.#settling))
     this.#settledBy('completed', options)
   }
 
@@ -52,6 +60,10 @@ export class JobRun {
     const { giveBack } = this.#claimed
     await this.#asked(giveBack(options), options, () => GIVEN_BACK)
     this.#settledBy('ready', options)
+  }
+
+  setProgress(progress: unknown): Promise<void> {
+    return this.#claimed.setProgress(progress)
   }
 
   #settledBy(as: 'completed' | FailOutcome, options: SettleOptions | undefined): void {
@@ -86,10 +98,15 @@ export class JobRun {
     }
   }
 
+  /** The end that completes the job with what its handler has returned. */
+  completedWith(result: unknown): AttemptEnd {
+    return completed({ result }, this.#settling)
+  }
+
   /** Settles as the handler's promise does. Rejects at once when the job is cut off. */
-  async until(handled: unknown): Promise<void> {
-    if (typeof (handled as { then?: unknown } | null | undefined)?.then !== 'function') return
-    await new Promise<unknown>((resolve, reject) => {
+  async until(handled: unknown): Promise<unknown> {
+    if (typeof (handled as { then?: unknown } | null | undefined)?.then !== 'function') return handled
+    return new Promise<unknown>((resolve, reject) => {
       this.#rejectUntil = reject
       ;(handled as PromiseLike<unknown>).then(resolve, reject)
       if (this.isCutOff) reject(this.signal.reason)
@@ -110,7 +127,7 @@ export class JobRun {
     return this.#isBegun ? performance.now() - this.#begunAt : 0
   }
 
-  /** How long this process may still rely on the lease; not positive when it is over. */
+  /** How long this process may still rely on the lease; not positive when it has ended. */
   get remainingMs(): number {
     return this.#lease.remainingMs
   }
@@ -130,7 +147,7 @@ export class JobRun {
     if (this.isLost || this.isCutOff) throw this.signal.reason
   }
 
-  /** From now on another worker may have the job, or it is over. */
+  /** From now on another worker may have the job, or it has ended. */
   lose(reason: 'expired' | 'evicted'): void {
     if (this.isLost || this.settled?.mayRollBack === false) return
     if (reason === 'evicted') {
@@ -221,5 +238,9 @@ class HandledJob implements RunningJob {
 
   get giveBack(): RunningJob['giveBack'] {
     return (options) => this.#run.giveBack(options)
+  }
+
+  get setProgress(): RunningJob['setProgress'] {
+    return (progress) => this.#run.setProgress(progress)
   }
 }

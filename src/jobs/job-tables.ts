@@ -11,16 +11,21 @@ import {
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { JobState } from './job.ts'
+import type { NamedLimit, ParsedLimit, RawLimit } from './name-limits.ts'
 import type { JobEntry } from './new-job.ts'
 import {
+  type AttemptId,
   CLAIM,
   type ClaimRequest,
   type ClaimResult,
   claimOf,
   claimParameters,
   ENQUEUE_ONE,
+  ENQUEUE_UNIQUE,
   enqueueParameters,
+  entriesText,
   type JobLease,
+  keyParameters,
   MIGRATIONS,
   type NotRenewed,
   type RawClaim,
@@ -76,8 +81,7 @@ export class JobTables {
   ): Promise<readonly (string | null)[]> {
     const about = { doing: 'enqueuing jobs', transaction }
     const [only] = entries
-    if (entries.length === 1 && only !== undefined)
-      return [await this.#call<string | null>(ENQUEUE_ONE, enqueueParameters(only), about)]
+    if (entries.length === 1 && only !== undefined) return [await this.#enqueueOne(only, about)]
     if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
     if (transaction !== undefined)
       return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
@@ -90,8 +94,14 @@ export class JobTables {
     }
   }
 
+  #enqueueOne(entry: JobEntry, about: About): Promise<string | null> {
+    const parameters = enqueueParameters(entry)
+    if (entry.keyRules === undefined) return this.call(ENQUEUE_ONE, parameters, about)
+    return this.call(ENQUEUE_UNIQUE, [...parameters, ...keyParameters(entry.keyRules)], about)
+  }
+
   #enqueueSome(entries: readonly JobEntry[], about: About): Promise<readonly (string | null)[]> {
-    return this.#call('jobs_enqueue($1::text::json)', [JSON.stringify(entries)], about)
+    return this.call('jobs_enqueue($1::text::json)', [entriesText(entries)], about)
   }
 
   /** So that no statement reaches its time limit, and no text is made that holds the event loop. */
@@ -107,7 +117,7 @@ export class JobTables {
   }
 
   async claim(request: ClaimRequest): Promise<ClaimResult> {
-    const answer = await this.#call<RawClaim>(CLAIM, claimParameters(request), { doing: 'claiming jobs' })
+    const answer = await this.call<RawClaim>(CLAIM, claimParameters(request), { doing: 'claiming jobs' })
     return claimOf(answer)
   }
 
@@ -117,7 +127,7 @@ export class JobTables {
   ): Promise<Settled> {
     // In the caller's transaction it may wait: only the caller waits with it.
     const parameters = settleParameters(settlement, { keepsCompleted, isPatient: transaction !== undefined })
-    return this.#call(SETTLE, parameters, { doing: 'settling jobs', transaction })
+    return this.call(SETTLE, parameters, { doing: 'settling jobs', transaction })
   }
 
   /** Both in one statement, so with one wait for the disk. */
@@ -141,34 +151,83 @@ export class JobTables {
 
   async renew(leases: readonly JobLease[], ttlMs: number): Promise<NotRenewed> {
     const parameters = [JSON.stringify(leases), String(ttlMs)]
-    return this.#call('jobs_renew($1::text::json, $2::text::bigint)', parameters, {
+    return this.call('jobs_renew($1::text::json, $2::text::bigint)', parameters, {
       doing: 'renewing the leases of jobs',
     })
   }
 
+  /** Resolves with the attempts that are not the ones that run. */
+  async report(
+    entries: readonly (AttemptId & { readonly progress: string })[],
+  ): Promise<readonly AttemptId[]> {
+    return this.call('jobs_report($1::text::json)', [JSON.stringify(entries)], {
+      doing: 'storing the progress of jobs',
+    })
+  }
+
+  /** From now on the changes of these jobs are notified. Resolves with those that another transaction has locked: ask again. */
+  async watch(ids: readonly string[]): Promise<readonly string[]> {
+    return this.call('jobs_watch($1::text::bigint[])', [idArray(ids)], { doing: 'waiting for jobs' })
+  }
+
   cancel({ ids, states }: Chosen, reason: string): Promise<Repaired> {
     const parameters = [idArray(ids), textArray(states), reason]
-    return this.#call('jobs_cancel($1::text::bigint[], $2::text::text[], $3::text)', parameters, {
+    return this.call('jobs_cancel($1::text::bigint[], $2::text::text[], $3::text)', parameters, {
       doing: 'cancelling jobs',
     })
   }
 
   retry({ ids, states }: Chosen): Promise<Repaired> {
     const parameters = [idArray(ids), textArray(states)]
-    return this.#call('jobs_retry($1::text::bigint[], $2::text::text[])', parameters, {
+    return this.call('jobs_retry($1::text::bigint[], $2::text::text[])', parameters, {
       doing: 'retrying jobs',
     })
   }
 
   remove({ ids, states }: Chosen): Promise<Repaired> {
     const parameters = [idArray(ids), textArray(states)]
-    return this.#call('jobs_remove($1::text::bigint[], $2::text::text[])', parameters, {
+    return this.call('jobs_remove($1::text::bigint[], $2::text::text[])', parameters, {
       doing: 'removing jobs',
     })
   }
 
+  /** Whether jobs of these names are left to run. */
+  async areLeft(
+    names: readonly string[],
+    { skipDelays }: { readonly skipDelays: boolean },
+  ): Promise<boolean> {
+    const parameters = [textArray(names), String(skipDelays)]
+    return this.call('to_json(jobs_left($1::text::text[], $2::text::boolean))', parameters, {
+      doing: 'looking for jobs that are left',
+    })
+  }
+
+  async limit(name: string, { concurrency, rate }: ParsedLimit): Promise<void> {
+    const parameters = [name, numberText(concurrency), numberText(rate?.points), numberText(rate?.windowMs)]
+    await this.#query(
+      'select "{schema}".jobs_limit($1::text, $2::text::integer, $3::text::integer, $4::text::bigint)',
+      parameters,
+      'limiting jobs',
+    )
+  }
+
+  async pause(name: string, { isPaused }: { readonly isPaused: boolean }): Promise<void> {
+    const call = 'select "{schema}".jobs_pause($1::text, $2::text::boolean)'
+    await this.#query(call, [name, String(isPaused)], isPaused ? 'pausing jobs' : 'resuming jobs')
+  }
+
+  async limits(): Promise<readonly NamedLimit[]> {
+    const rows = await this.call<readonly RawLimit[]>('jobs_limits()', [], { doing: 'reading limits' })
+    return rows.map(({ name, isPaused, concurrency, points, windowMs }) => ({
+      name,
+      isPaused,
+      concurrency,
+      rate: points === null || windowMs === null ? null : { points, windowMs },
+    }))
+  }
+
   async tidy(completedMs: number, endedMs: number): Promise<boolean> {
-    return this.#call(
+    return this.call(
       'to_json(jobs_tidy($1::text::bigint, $2::text::bigint))',
       [limitText(completedMs), limitText(endedMs)],
       {
@@ -185,7 +244,8 @@ export class JobTables {
     }
   }
 
-  async #call<Answer>(
+  /** Calls a function of the schema whose name begins with `jobs_`, and reads its answer as JSON. */
+  async call<Answer>(
     call: string,
     parameters: readonly (string | null)[],
     { doing, transaction }: About,
@@ -261,6 +321,10 @@ function noTransaction(transaction: unknown): Error {
 
 function idArray(ids: readonly string[]): string {
   return `{${ids.join(',')}}`
+}
+
+function numberText(number: number | undefined): string | null {
+  return number === undefined ? null : String(number)
 }
 
 function limitText(ms: number): string | null {

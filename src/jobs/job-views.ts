@@ -29,7 +29,7 @@ export class JobViews {
   /** Newest first. */
   async list(query: ListQuery): Promise<readonly JobView[]> {
     const jobs = await this.#list(query, { withDetails: false })
-    return jobs.map(({ payload: _, failedAttempts: __, ...view }) => view)
+    return jobs.map(({ payload: _, result: __, failedAttempts: ___, ...view }) => view)
   }
 
   async find(query: ListQuery): Promise<JobDetails | null> {
@@ -94,7 +94,7 @@ function detailsOf(row: RawRow): JobDetails {
   return withDates(row) as unknown as JobDetails
 }
 
-const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'finishedAt', 'endedAt', 'from']
+const DATES = ['enqueuedAt', 'startedAt', 'dueAt', 'endedAt', 'endedAt', 'from']
 
 /** Changes the object itself, which was just parsed. */
 function withDates(row: RawRow): RawRow {

@@ -35,6 +35,12 @@ export interface SettleOptions {
   readonly transaction?: SqlClient | undefined
 }
 
+/** How to complete a job. */
+export interface CompleteOptions extends SettleOptions {
+  /** What `find` and `waitFor` show as the `result`: JSON of up to `maxPayloadBytes`. Default: null. */
+  readonly result?: unknown
+}
+
 /** How to end an attempt as failed. */
 export interface FailOptions extends SettleOptions {
   /** `false`: the job is dead at once, however many attempts are left. Default: true. */
@@ -52,7 +58,7 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
    * Reads the clocks and returns if no other worker can have the job yet. Call it before a step that cannot be undone, and
    * before the work of each job of a batch. It does not ask the database, so it does not notice a cancelled job.
    *
-   * @throws {LeaseLostError} if the lease is over, even if a blocked event loop has kept all timers from firing.
+   * @throws {LeaseLostError} if the lease has ended, even if a blocked event loop has kept all timers from firing.
    */
   assertHeld(): void
   /**
@@ -62,7 +68,7 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
    * the error pass, so that the transaction is rolled back.
    * @throws {StoreError} `store-unavailable`: no answer came, so the job may be completed. You may call again.
    */
-  complete(options?: SettleOptions): Promise<void>
+  complete(options?: CompleteOptions): Promise<void>
   /**
    * Ends the attempt as failed. The job runs again later, or is dead. Resolves with its new state.
    *
@@ -75,6 +81,14 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
    * @throws like {@link complete}.
    */
   giveBack(options?: SettleOptions): Promise<void>
+  /**
+   * Stores how far the job is, for `list`, `find` and those who wait for the job: JSON of up to 8,000 bytes. While a request is
+   * on its way, only the latest value is kept for the next one, so you may call it as often as you like.
+   *
+   * @throws {LeaseLostError} if this attempt is not the current one.
+   * @throws {StoreError} `store-unavailable`: no answer came. The job goes on.
+   */
+  setProgress(progress: unknown): Promise<void>
 }
 
 /**
@@ -85,7 +99,7 @@ export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
   /**
    * Aborts when the handler has to end. Pass it to everything that the handler awaits. The reason is
    *
-   * - a {@link LeaseLostError} if the lease is over, before another worker can have the job,
+   * - a {@link LeaseLostError} if the lease has ended, before another worker can have the job,
    * - a `TaskFailedError` after `maxRun`,
    * - a {@link ClosedError} after the grace of `stop`.
    *
@@ -135,20 +149,24 @@ export interface JobView extends Omit<JobFacts, 'payload'> {
   readonly worker: string | null
   /** The error of its last failed attempt, or the reason of its cancel. */
   readonly error: string | null
+  /** What its handler has last given to `setProgress`. `null`: nothing. */
+  readonly progress: unknown
   /** When it was claimed for its latest attempt. */
   readonly startedAt: Date | null
   /** When a delayed job may start, or when the lease of a running job ends. */
   readonly dueAt: Date | null
-  /** When the job was completed, cancelled or superseded, or became dead. `null`: it is not over. */
-  readonly finishedAt: Date | null
+  /** When the job was completed, cancelled or superseded, or became dead. `null`: it has not ended. */
+  readonly endedAt: Date | null
   /** How long ago it was enqueued, in milliseconds. */
   readonly ageMs: number
 }
 
-/** A job as `find` shows it: with its payload, and with what became of its attempts. */
+/** A job as `find` and `waitFor` show it: with its payload, its result, and what became of its attempts. */
 export interface JobDetails extends JobView {
   /** What was enqueued with the job, read from JSON. */
   readonly payload: unknown
+  /** What its handler has returned, read from JSON. `null`: nothing, or the job is not completed. */
+  readonly result: unknown
   /** The attempts that have failed or were lost with their worker, in order: the latest 100. */
   readonly failedAttempts: readonly FailedAttempt[]
 }

@@ -2,7 +2,9 @@ import type { Duration } from '../base/duration.ts'
 import type { StopOptions } from '../index.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import type { ClaimedJob, JobCount, JobDetails, JobState, JobsInTime, JobView } from './job.ts'
+import type { NamedLimit, NameLimit } from './name-limits.ts'
 import type { EnqueueArguments, NameOf, NewJob } from './new-job.ts'
+import type { JobFailure } from './run-settlement.ts'
 import type { WorkOptions } from './work-options.ts'
 import type { JobHandler } from './worker.ts'
 
@@ -70,6 +72,26 @@ export interface JobPage {
   readonly next: string | null
 }
 
+/** How long to wait for a job. */
+export interface WaitForOptions {
+  /** Ends the wait: it rejects with `signal.reason`. `AbortSignal.timeout(30_000)` is a time limit. Default: no limit. */
+  readonly signal?: AbortSignal | undefined
+}
+
+/** How to run the jobs that there are. */
+export interface DrainOptions extends WorkOptions {
+  /** Runs delayed jobs at once, and makes the attempts of failing jobs without their backoffs. Default: false: it leaves them. */
+  readonly skipDelays?: boolean | undefined
+}
+
+/** What `drain` has done. */
+export interface Drained {
+  /** How many times it called a handler. */
+  readonly attempts: number
+  /** The attempts that failed, in order. Empty if you gave an `onFailure`. */
+  readonly failures: readonly JobFailure[]
+}
+
 /** The jobs to change: an id, some ids, or a filter that has at least one property. */
 export type JobSelection = string | readonly string[] | JobFilter
 
@@ -92,7 +114,7 @@ export interface Worker {
    * (default 20 s, `Infinity` allowed) it aborts the signals of the jobs that still run, and gives these jobs back to other workers.
    *
    * If the database does not answer, `stop` resolves one second after the grace. Then other workers may claim these jobs
-   * when their leases are over, after `ttl`. That counts as a failure, unless the job was claimed ahead and may not have begun.
+   * when their leases have ended, after `ttl`. That counts as a failure, unless the job was claimed ahead and may not have begun.
    * Never rejects. May be called again.
    */
   stop(options?: StopOptions): Promise<void>
@@ -141,6 +163,16 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
     options?: WorkOptions,
   ): Worker
   /**
+   * Runs the jobs of these names until none is ready, blocked by another of them, or running: also jobs that the handlers enqueue. For
+   * tests, and for programs that end. Jobs that other workers run are waited for.
+   *
+   * @throws {StoreError} `store-unavailable`: no answer came. The handlers that ran have ended.
+   */
+  drain(
+    handlers: { readonly [Name in NameOf<Payloads>]?: JobHandler<Payloads[Name]> },
+    options?: DrainOptions,
+  ): Promise<Drained>
+  /**
    * Claims jobs for a loop of your own, most urgent first. Resolves with an empty array if there are none. Their leases are
    * not renewed, so call `job.assertHeld()` before the work of each.
    *
@@ -156,11 +188,23 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   inspect(filter?: JobFilter): AsyncIterable<JobView>
   /** The job with this id, with its payload and its failed attempts. `null`: there is none, or it was deleted. */
   find(id: string): Promise<JobDetails | null>
+  /**
+   * Resolves with the job when it has ended, and with its `state` and `result`. A job that fails and is tried again has not ended.
+   * `null`: there is no such job, or it was deleted.
+   *
+   * @throws {ClosedError} when these jobs are closed. While the database does not answer, it waits on.
+   */
+  waitFor(id: string, options?: WaitForOptions): Promise<JobDetails | null>
+  /**
+   * Iterates over the changes of a job: as it is now, then after each change of its state, its attempt or its progress, up to its
+   * end. Changes that follow each other quickly may come as one. It rejects as {@link waitFor}.
+   */
+  watch(id: string, options?: WaitForOptions): AsyncIterable<JobView>
   /** Counts the jobs of each name and state. Reads both tables completely. */
   count(): Promise<readonly JobCount[]>
   /**
    * Counts how many jobs were enqueued and how many ended in each step of time, oldest first. It counts the jobs that the tables
-   * still have: completed ones for `keepCompleted`, the others that are over for `keepEnded`. Reads both tables completely.
+   * still have: completed ones for `keepCompleted`, the others that have ended for `keepEnded`. Reads both tables completely.
    */
   countOverTime(options?: CountOverTimeOptions): Promise<readonly JobsInTime[]>
   /**
@@ -173,19 +217,30 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
    */
   retry(selection: JobSelection): Promise<readonly string[]>
   /**
-   * Ends jobs that are not over yet. Resolves with the ids of the jobs that it changed. If a worker runs such a job, it learns of
+   * Ends jobs that have not ended yet. Resolves with the ids of the jobs that it changed. If a worker runs such a job, it learns of
    * this at its next renewal, within a third of its `ttl`, and cannot complete the job.
    *
    * By a filter, and while other transactions have locked jobs, it works as {@link retry}.
    */
   cancel(selection: JobSelection, options: { readonly reason: string }): Promise<readonly string[]>
   /**
-   * Deletes jobs that are over, before `keepCompleted` or `keepEnded` does. Resolves with the ids that it deleted.
+   * Deletes jobs that have ended, before `keepCompleted` or `keepEnded` does. Resolves with the ids that it deleted.
    *
    * By a filter, and while other transactions have locked jobs, it works as {@link retry}.
    */
   remove(selection: JobSelection): Promise<readonly string[]>
-  /** Deletes jobs that have been over for longer than they are kept. Workers call it every 30 seconds. */
+  /**
+   * Limits the jobs of a name in all processes together, from the next claim on. It replaces the limit that the name has, and `{}`
+   * removes it. A process may call it at every start.
+   */
+  setLimit(name: NameOf<Payloads>, limit: NameLimit): Promise<void>
+  /** No job of this name begins any more, in any process, until {@link resume}. Jobs that run end, and jobs may be enqueued. */
+  pause(name: NameOf<Payloads>): Promise<void>
+  /** Lets the jobs of a paused name begin again. */
+  resume(name: NameOf<Payloads>): Promise<void>
+  /** The names that are paused or have a limit. */
+  limits(): Promise<readonly NamedLimit[]>
+  /** Deletes jobs that ended longer ago than they are kept. Workers call it every 30 seconds. */
   cleanUp(): Promise<void>
   /** Stops the workers, with the grace, and closes the connections. May be called again. */
   close(options?: StopOptions): Promise<void>

@@ -12,7 +12,7 @@ export class LeaseTime {
     this.ttlMs = ttlMs
   }
 
-  /** Not positive when the lease is over. It reads the clocks, so it is right even if timers are late. */
+  /** Not positive when the lease has ended. It reads the clocks, so it is right even if timers are late. */
   get remainingMs(): number {
     return usableMs(this.ttlMs) - elapsedMs(this.#askedAt, now(systemClock))
   }

@@ -15,7 +15,7 @@ export interface LeaseWatchOptions {
   readonly onError: (error: unknown) => void
 }
 
-/** Renews the leases of a worker's jobs, all in one statement, and ends jobs whose lease or time is over. */
+/** Renews the leases of a worker's jobs, all in one statement, and ends jobs whose lease or time has ended. */
 export class LeaseWatch {
   readonly #options: LeaseWatchOptions
   #timer: NodeJS.Timeout | undefined

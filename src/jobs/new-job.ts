@@ -1,8 +1,8 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
+import { jsonText } from './json-text.ts'
 import { HOLD_RANGE, parseDate, parseText } from './options.ts'
-import { payloadText } from './payload.ts'
 
 /** When and how often a job runs, and which jobs it must not run beside. */
 export interface JobOptions {
@@ -18,9 +18,20 @@ export interface JobOptions {
   /**
    * A unique key. While a job of this name and key is ready, blocked or delayed (also for its next attempt), the new job is
    * not enqueued. While such a job runs, the new job is enqueued, because the data that the other one has read may be out
-   * of date. Up to 500 bytes. Default: none.
+   * of date: see `uniqueFor`. Up to 500 bytes. Default: none.
    */
   readonly key?: string | undefined
+  /**
+   * How long this job keeps its `key` taken. `'waiting'`: until it runs. `'running'`: until it has ended. A duration, `'10m'`: until
+   * it has ended and this time has passed since it was enqueued. Up to 24 days. Default: `'waiting'`.
+   */
+  readonly uniqueFor?: 'waiting' | 'running' | Duration | undefined
+  /**
+   * What happens to the waiting job that has the `key` already. `'keep'`: nothing. `'update'`: it gets the new payload. `'postpone'`: it
+   * gets the new payload, and if it is delayed, it starts when the new one would have started. `enqueue` resolves with the id of
+   * the job that it has changed. Default: `'keep'`.
+   */
+  readonly ifTaken?: IfTaken | undefined
   /** Jobs of one group run one at a time and start in order, whatever their names. Up to 500 bytes. Default: none. */
   readonly group?: string | undefined
   /** The job is dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
@@ -30,6 +41,9 @@ export interface JobOptions {
   /** The longest wait between two attempts. Default: `'1h'`. */
   readonly maxBackoff?: Duration | undefined
 }
+
+/** What `enqueue` does if a job with the same key is there: see {@link JobOptions}. */
+export type IfTaken = 'keep' | 'update' | 'postpone'
 
 /** Options of one `enqueue`. */
 export interface EnqueueOptions extends JobOptions {
@@ -74,6 +88,15 @@ export interface JobEntry {
   readonly max_backoff_ms: number
   readonly delay_ms: number | null
   readonly run_at: string | null
+  /** What is not usual about its key. */
+  readonly keyRules: KeyRules | undefined
+}
+
+/** How long a job keeps its unique key, and what another one with it does. */
+export interface KeyRules {
+  readonly holds_key: boolean
+  readonly key_ms: number | null
+  readonly if_taken: IfTaken
 }
 
 export function parseNewJob(
@@ -88,6 +111,8 @@ export function parseNewJob(
     'delay',
     'runAt',
     'key',
+    'uniqueFor',
+    'ifTaken',
     'group',
     'maxAttempts',
     'backoff',
@@ -107,7 +132,7 @@ export function parseNewJob(
   return {
     position,
     name: parseText('name', name),
-    payload: payloadText(payload, { maxBytes: maxPayloadBytes }),
+    payload: jsonText('payload', payload, { maxBytes: maxPayloadBytes }),
     priority: parseCount('priority', priority, { least: -32768, most: 32767 }),
     unique_key: key === undefined ? null : parseText('key', key),
     group_key: group === undefined ? null : parseText('group', group),
@@ -116,5 +141,21 @@ export function parseNewJob(
     max_backoff_ms: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),
     delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),
     run_at: runAt === undefined ? null : parseDate('runAt', runAt).toISOString(),
+    keyRules: parseKeyRules(options),
   }
+}
+
+const IF_TAKEN: readonly IfTaken[] = ['keep', 'update', 'postpone']
+
+function parseKeyRules({ key, uniqueFor = 'waiting', ifTaken = 'keep' }: JobOptions): KeyRules | undefined {
+  if (!IF_TAKEN.includes(ifTaken)) throw expected('ifTaken', `one of ${IF_TAKEN.join(', ')}`, ifTaken)
+  const isWhile = uniqueFor === 'waiting' || uniqueFor === 'running'
+  const rules = {
+    holds_key: uniqueFor !== 'waiting',
+    key_ms: isWhile ? null : parseDuration('uniqueFor', uniqueFor, HOLD_RANGE),
+    if_taken: ifTaken,
+  }
+  if (uniqueFor === 'waiting' && ifTaken === 'keep') return undefined
+  if (key === undefined) throw expected('key', 'given beside `uniqueFor` or `ifTaken`', key)
+  return rules
 }

@@ -1,5 +1,5 @@
 import { isHoldfastError } from '../errors.ts'
-import { COMPLETED, failed, GIVEN_BACK, lostError, unsettledError } from './claimed-job.ts'
+import { COMPLETED, failed, GIVEN_BACK, lostError, resultError, unsettledError } from './claimed-job.ts'
 import type { FailOutcome, JobFacts } from './job.ts'
 import type { JobRun } from './job-run.ts'
 import { type Pauses, RETRYING, STOPPING } from './pauses.ts'
@@ -9,8 +9,8 @@ import type { AttemptEnd, SettlementQueue } from './settlement-queue.ts'
  * The outcome of an attempt that did not end well.
  *
  * - `lost`: the job was no longer this worker's, and the database was not changed.
- * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease is
- *   over.
+ * - `unknown`: the database did not answer. If the job is not settled, another worker runs it again when its lease has
+ *   ended.
  */
 export interface JobFailure {
   /** The job and the attempt. */
@@ -20,6 +20,11 @@ export interface JobFailure {
   /** What became of the job. */
   readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
 }
+
+/** How a handler has ended. */
+export type HandlerOutcome =
+  | { readonly tag: 'returned'; readonly value: unknown }
+  | { readonly tag: 'threw'; readonly error: unknown }
 
 /** The database's result of an attempt, or the reason why it is unknown. */
 type SettleAnswer =
@@ -47,6 +52,8 @@ export interface RunSettlementOptions {
 /** Settles the jobs of a worker. It tries until the database answers, and reports what did not end well. */
 export class RunSettlement {
   readonly #options: RunSettlementOptions
+  /** The names whose handlers have returned what cannot be kept. It is reported once: a handler mostly returns the same again. */
+  readonly #withoutResult = new Set<string>()
 
   constructor(options: RunSettlementOptions) {
     this.#options = options
@@ -56,15 +63,15 @@ export class RunSettlement {
     await this.#settle(run, GIVEN_BACK)
   }
 
-  /** Settles a job whose handler is over. */
-  async end(run: JobRun, failure: { readonly error: unknown } | undefined): Promise<void> {
-    if (failure !== undefined) await this.#settleFailed(run, failure.error)
-    else if (run.settled === undefined) await this.#settleEnded(run)
+  /** Settles a job whose handler has ended. */
+  async end(run: JobRun, outcome: HandlerOutcome): Promise<void> {
+    if (outcome.tag === 'threw') await this.#settleFailed(run, outcome.error)
+    else if (run.settled === undefined) await this.#settleReturned(run, outcome.value)
   }
 
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
-  async #settleEnded(run: JobRun): Promise<void> {
-    const end = run.unanswered ?? COMPLETED
+  async #settleReturned(run: JobRun, result: unknown): Promise<void> {
+    const end = run.unanswered ?? this.#completedWith(run, result)
     const settled = await this.#settle(run, end)
     if (end === GIVEN_BACK) return
     switch (settled.tag) {
@@ -80,6 +87,18 @@ export class RunSettlement {
         return this.#reportFailure(run, unsettledError(run.facts, settled.cause), 'unknown')
       default:
         settled satisfies never
+    }
+  }
+
+  /** The work is done, so a result that cannot be kept is no reason to do it again. */
+  #completedWith(run: JobRun, result: unknown): AttemptEnd {
+    try {
+      return run.completedWith(result)
+    } catch (error) {
+      const { name } = run.facts
+      if (!this.#withoutResult.has(name)) this.#options.onError(resultError(run.facts, error))
+      this.#withoutResult.add(name)
+      return COMPLETED
     }
   }
 

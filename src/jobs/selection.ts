@@ -21,8 +21,8 @@ export interface Repair {
 }
 
 /** In the order in which a job may go through them. */
-export const NOT_OVER: readonly JobState[] = ['ready', 'blocked', 'delayed', 'running']
-export const OVER: readonly JobState[] = JOB_STATES.filter((state) => !NOT_OVER.includes(state))
+export const NOT_ENDED: readonly JobState[] = ['ready', 'blocked', 'delayed', 'running']
+export const ENDED: readonly JobState[] = JOB_STATES.filter((state) => !NOT_ENDED.includes(state))
 
 /** A page of a list, and what is changed in one transaction. */
 export const PORTION = 1000

@@ -9,6 +9,7 @@ import {
   attemptKeys,
   type ClaimRequest,
   type ClaimResult,
+  type Completed,
   type Settled,
   type Settlement,
   type Uncompleted,
@@ -16,7 +17,7 @@ import {
 
 /** How an attempt ends. */
 export type AttemptEnd =
-  | { readonly how: 'completed' }
+  | { readonly how: 'completed'; readonly result: string | null }
   | ({ readonly how: 'other' } & Omit<Uncompleted, keyof Attempt>)
 
 interface PendingSettlement {
@@ -64,7 +65,7 @@ export class SettlementQueue {
   }
 
   /**
-   * Resolves with what became of the job; null when this attempt was not the one that ran. `freesPlace`: the handler is over,
+   * Resolves with what became of the job; null when this attempt was not the one that ran. `freesPlace`: the handler has ended,
    * so the worker may have another job instead. `onHeldUp`: the settlement has to wait for another open transaction.
    */
   settle(
@@ -158,10 +159,11 @@ export const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }
 export const HELD_UP_MS = 1500
 
 function settlementOf(batch: readonly PendingSettlement[]): Settlement {
-  const done: Attempt[] = []
+  const done: Completed[] = []
   const others: Uncompleted[] = []
   for (const { attempt: of, end } of batch) {
-    if (end.how === 'completed') done.push(of)
+    if (end.how === 'completed')
+      done.push({ id: of.id, attempt: of.attempt, group: of.group, result: end.result })
     else {
       const { reason, retry, retry_in_ms } = end
       others.push({ id: of.id, attempt: of.attempt, group: of.group, reason, retry, retry_in_ms })

@@ -1,5 +1,6 @@
 import type { FailOutcome, JobFacts } from './job.ts'
-import type { JobEntry } from './new-job.ts'
+import type { JobEntry, KeyRules } from './new-job.ts'
+import { scripts as scheduleScripts } from './schedules/sql/scripts.generated.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
 /** A worker may have two attempts of one job at once: an old one whose handler is not over, and the one that runs. */
@@ -13,6 +14,12 @@ export interface Attempt extends AttemptId {
   readonly group: string | null
 }
 
+/** An attempt that has completed its job. */
+export interface Completed extends Attempt {
+  /** JSON. Null: none. */
+  readonly result: string | null
+}
+
 /** The end of an attempt that did not complete its job. */
 export interface Uncompleted extends Attempt {
   /** Null when the job is given back unharmed. */
@@ -23,7 +30,7 @@ export interface Uncompleted extends Attempt {
 
 export interface Settlement {
   /** In order of their ids and attempts: the function finds the attempt of an id by a binary search. */
-  readonly done: readonly Attempt[]
+  readonly done: readonly Completed[]
   readonly others: readonly Uncompleted[]
 }
 
@@ -52,6 +59,8 @@ export interface ClaimResult {
   readonly jobs: readonly JobFacts[]
   /** After how long another claim may bring more; null when no time is known. */
   readonly againMs: number | null
+  /** Whether a limit has kept jobs back: a job that ends may let another one begin. */
+  readonly isLimited: boolean
   /** After a lost answer: its statement still runs, so its jobs cannot be delivered yet. */
   readonly earlierRuns: boolean
 }
@@ -80,6 +89,9 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Settle,
     scripts.version1Claim,
     scripts.version1Upkeep,
+    scripts.version1Limits,
+    scripts.version1Watch,
+    scheduleScripts.version1Schedules,
   ].join('\n'),
 ]
 
@@ -87,10 +99,14 @@ export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
   $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
   $9::text::bigint, $10::text::timestamptz
 )::text)`
+export const ENQUEUE_UNIQUE: string = `to_json(jobs_enqueue_unique(
+  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
+  $9::text::bigint, $10::text::timestamptz, $11::text::boolean, $12::text::bigint, $13::text
+)::text)`
 export const CLAIM: string =
   'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[], $7::text::integer[])'
 export const SETTLE: string =
-  'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::json, $5::text::boolean, $6::text::boolean)'
+  'jobs_settle($1::text::bigint[], $2::text::integer[], $3::text::text[], $4::text::text[], $5::text::json, $6::text::boolean, $7::text::boolean)'
 
 export function enqueueParameters(entry: JobEntry): (string | null)[] {
   return [
@@ -105,6 +121,15 @@ export function enqueueParameters(entry: JobEntry): (string | null)[] {
     entry.delay_ms === null ? null : String(entry.delay_ms),
     entry.run_at,
   ]
+}
+
+export function keyParameters({ holds_key, key_ms, if_taken }: KeyRules): (string | null)[] {
+  return [String(holds_key), key_ms === null ? null : String(key_ms), if_taken]
+}
+
+/** A list of jobs as JSON. What is usual is left out. */
+export function entriesText(entries: readonly JobEntry[]): string {
+  return JSON.stringify(entries.map(({ keyRules, ...entry }) => ({ ...entry, ...keyRules })))
 }
 
 export function claimParameters({
@@ -125,6 +150,7 @@ export function settleParameters(
 ): (string | null)[] {
   return [
     ...idsAndAttempts(done),
+    done.some(({ result }) => result !== null) ? textArray(done.map(({ result }) => result)) : null,
     textArray([...groupsOf(done), ...groupsOf(others)]),
     others.length === 0 ? null : JSON.stringify(others),
     String(keepsCompleted),
@@ -165,10 +191,11 @@ export interface RawClaim {
     enqueuedAt: number,
   ])[]
   readonly again_ms: number | null
+  readonly limited: boolean
   readonly earlier_runs: boolean
 }
 
-export function claimOf({ jobs, again_ms, earlier_runs }: RawClaim): ClaimResult {
+export function claimOf({ jobs, again_ms, limited, earlier_runs }: RawClaim): ClaimResult {
   const facts = jobs.map(
     ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
       id,
@@ -183,9 +210,10 @@ export function claimOf({ jobs, again_ms, earlier_runs }: RawClaim): ClaimResult
       enqueuedAt: new Date(enqueuedAt),
     }),
   )
-  return { jobs: facts, againMs: again_ms, earlierRuns: earlier_runs }
+  return { jobs: facts, againMs: again_ms, isLimited: limited, earlierRuns: earlier_runs }
 }
 
-export function textArray(texts: readonly string[]): string {
-  return `{${texts.map((text) => `"${text.replace(/["\\]/g, '\\$&')}"`).join(',')}}`
+export function textArray(texts: readonly (string | null)[]): string {
+  const quoted = texts.map((text) => (text === null ? 'null' : `"${text.replace(/["\\]/g, '\\$&')}"`))
+  return `{${quoted.join(',')}}`
 }

@@ -95,7 +95,8 @@ function warnOfFailure({ job, error, outcome }: JobFailure): void {
     superseded: 'A newer job with its key stands for it.',
     completed: 'It had been completed before.',
     lost: 'It was no longer this worker’s, and another one runs it again.',
-    unknown: 'The database did not answer. If the job is not settled, it runs again when its lease is over.',
+    unknown:
+      'The database did not answer. If the job is not settled, it runs again when its lease has ended.',
   }[outcome]
   warn(`Attempt ${job.attempt} of the job ${job.id} (${job.name}) failed. ${next} See \`onFailure\`.`, error)
 }

@@ -9,10 +9,13 @@ import { LeaseTime } from './lease-time.ts'
 import { LeaseWatch } from './lease-watch.ts'
 import { Pace } from './pace.ts'
 import { Pauses, STOPPING } from './pauses.ts'
-import { type JobFailure, type Phase, RunSettlement } from './run-settlement.ts'
+import { type HandlerOutcome, type JobFailure, type Phase, RunSettlement } from './run-settlement.ts'
 import type { JobWakes } from './wakes.ts'
 
-/** Does the work of one job. The job is completed when the promise resolves, and the attempt has failed when it rejects. */
+/**
+ * Does the work of one job. The job is completed when the promise resolves, and the attempt has failed when it rejects. What it
+ * resolves with is the result of the job, if it is JSON.
+ */
 export type JobHandler<Payload = unknown> = (job: RunningJob<Payload>) => unknown
 
 export interface WorkerSettings {
@@ -234,15 +237,15 @@ export class JobWorker {
     this.#placesTaken += 1
     this.#pace.begun()
     run.begin()
-    let failure: { readonly error: unknown } | undefined
+    let outcome: HandlerOutcome
     try {
-      await run.until(this.#handlers.get(run.facts.name)?.(run.job))
+      outcome = { tag: 'returned', value: await run.until(this.#handlers.get(run.facts.name)?.(run.job)) }
     } catch (error) {
-      failure = { error }
+      outcome = { tag: 'threw', error }
     }
     this.#placesTaken -= 1
     this.#pace.ended()
-    const settled = this.#settlement.end(run, failure)
+    const settled = this.#settlement.end(run, outcome)
     // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()
     await settled

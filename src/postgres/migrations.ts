@@ -60,23 +60,32 @@ async function upgrade(connection: OwnConnection, target: ComponentTables): Prom
  *
  * @throws {StoreError} when the tables are not those of this version of the library.
  */
-export async function assertMigrated(
-  connections: PostgresConnections,
-  { schema, component, migrations }: Migration,
-): Promise<void> {
-  const target = new ComponentTables(parseSchema(schema), component, migrations)
-  let version: number
-  try {
-    version = await target.versionNow(connections)
-  } catch (error) {
-    throw storeErrorOf(error, { doing: `looking at the schema ${schema}`, page: PAGES[component] })
-  }
+export async function assertMigrated(connections: PostgresConnections, migration: Migration): Promise<void> {
+  const { schema, component, migrations } = migration
+  const version = await assertKnown(connections, migration)
   if (version === migrations.length) return
   throw new StoreError(
     'store-refused',
     `The tables of the ${component} in the schema ${schema} have version ${version}, and this version of Holdfast needs ` +
       `${migrations.length}. Run migrate() with a role that may create them.`,
   )
+}
+
+/**
+ * Changes nothing. Resolves with the version of the tables, which is 0 where there are none.
+ *
+ * @throws {StoreError} when a newer version of the library has made them.
+ */
+export async function assertKnown(
+  connections: PostgresConnections,
+  { schema, component, migrations }: Migration,
+): Promise<number> {
+  const target = new ComponentTables(parseSchema(schema), component, migrations)
+  try {
+    return await target.versionNow(connections)
+  } catch (error) {
+    throw storeErrorOf(error, { doing: `looking at the schema ${schema}`, page: PAGES[component] })
+  }
 }
 
 /** A statement with its schema put in. */

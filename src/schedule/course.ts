@@ -1,7 +1,7 @@
 import { elapsedMs, type Instant, now } from '../base/clock.ts'
+import type { Ticks } from '../base/ticks.ts'
 import type { Clock } from '../index.ts'
 import type { JobSettings } from './options.ts'
-import type { Ticks } from './ticks.ts'
 
 /** The progress of a job in this process: which tick to handle next, by this machine's clock. */
 export class Course {

@@ -1,7 +1,8 @@
 import { backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
-import { LONGEST_MS } from '../base/duration.ts'
-import { ClosedError } from '../errors.ts'
+import { LONGEST_MS, show } from '../base/duration.ts'
+import { Ticks } from '../base/ticks.ts'
+import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
 import { Course } from './course.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
@@ -9,7 +10,6 @@ import { type JobSettings, parseStopOptions, type ScheduleSettings } from './opt
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
 import type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'
 import { ASKING_AGAIN, TickSettlement } from './tick-settlement.ts'
-import { Ticks } from './ticks.ts'
 
 export interface JobParts {
   readonly locks: Locks
@@ -63,7 +63,12 @@ export class Job implements ScheduledJob {
     this.expression = parts.expression
     this.timezone = parts.settings.timezone
     this.#parts = parts
-    this.#ticks = new Ticks(this.expression, this.timezone, parts.schedule.clock.wallMs())
+    this.#ticks = new Ticks(this.expression, this.timezone)
+    if (this.#ticks.next(parts.schedule.clock.wallMs()) === undefined) {
+      throw new InvalidArgumentError(
+        `Expected \`expression\` to match some time from now on, got ${show(this.expression)}.`,
+      )
+    }
     this.#course = this.#newCourse()
     this.#marks = new Marks(parts.locks, parts.name, this.#stopping.signal)
     this.#settlement = new TickSettlement({

@@ -3,9 +3,9 @@ import { systemClock } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
+import { checkTimezone } from '../base/ticks.ts'
 import type { Clock, StopOptions } from '../index.ts'
 import type { FinishedRun } from './run.ts'
-import { checkTimezone } from './ticks.ts'
 
 /** Options of all jobs of a schedule. A wrong value is an {@link InvalidArgumentError}. */
 export interface ScheduleOptions {

@@ -1,12 +1,12 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { LONGEST_MS } from '../base/duration.ts'
+import type { Ticks } from '../base/ticks.ts'
 import { TaskFailedError } from '../errors.ts'
 import { isHoldfastError, type Lease } from '../index.ts'
 import { type Course, LONGEST_SLEEP_MS } from './course.ts'
 import type { Marks, TickResult } from './marks.ts'
 import type { JobSettings, ScheduleSettings } from './options.ts'
-import type { Ticks } from './ticks.ts'
 
 export interface TickSettlementOptions {
   readonly name: string

@@ -196,7 +196,7 @@ test('when a process dies, jobs that it had not begun come back without a failur
     }
     const times = new Map<string, number>()
     for (const id of readFileSync(begins, 'utf8').trim().split('\n')) times.set(id, (times.get(id) ?? 0) + 1)
-    const rows = await scene.sql('select id::text, name, state, attempt, failures from $schema.finished_jobs')
+    const rows = await scene.sql('select id::text, name, state, attempt, failures from $schema.ended_jobs')
     expect(rows).toHaveLength(601)
     let neverBegun = 0
     for (const row of rows.filter(({ name }) => name === 'quick')) {
@@ -438,7 +438,7 @@ test('a job that waits behind a handler that blocks the event loop begins only u
   expect(begunTooLate).toBe(0)
   await until('they are completed', async () => (await jobs.count()).length >= 1)
   const [later] = await scene.sql(
-    `select count(*)::int as jobs, max(failures) as failures from $schema.finished_jobs where name = 'quick' and attempt > 1`,
+    `select count(*)::int as jobs, max(failures) as failures from $schema.ended_jobs where name = 'quick' and attempt > 1`,
   )
   expect(later?.['jobs']).toBeGreaterThan(0)
   expect(later?.['failures']).toBe(0)

@@ -225,7 +225,7 @@ test('a role with the rights of the page works, without the right to create anyt
   await scene.server.sql(`
     create role worker login;
     grant usage on schema ${scene.schema} to worker;
-    grant select, insert, update, delete on ${scene.schema}.jobs, ${scene.schema}.finished_jobs to worker;
+    grant select, insert, update, delete on ${scene.schema}.jobs, ${scene.schema}.ended_jobs, ${scene.schema}.job_limits to worker;
     grant usage on sequence ${scene.schema}.job_ids to worker`)
   const jobs = scene.open({}, { url: scene.server.url.replace('holdfast@', 'worker@') })
   await jobs.migrate()

@@ -13,7 +13,7 @@ afterEach(() => {
 })
 
 const HOUR_MS = 3_600_000
-const NOTHING: ClaimResult = { jobs: [], againMs: null, earlierRuns: false }
+const NOTHING: ClaimResult = { jobs: [], againMs: null, isLimited: false, earlierRuns: false }
 
 /**
  * A claim loop whose claims the test answers. With real tables a test cannot choose the point of a claim at which a
@@ -59,7 +59,9 @@ const job = (id: string) => ({ id, name: 'a' }) as JobFacts
 test('the jobs of a claim whose answer was lost are asked for also when no place is free', async () => {
   const { requests, taken, errors, demand } = openLoop((_, position) => {
     if (position === 1) throw new Error('The connection was lost.')
-    return position === 2 ? { jobs: [job('1')], againMs: null, earlierRuns: false } : NOTHING
+    return position === 2
+      ? { jobs: [job('1')], againMs: null, isLimited: false, earlierRuns: false }
+      : NOTHING
   })
   demand.now = FULL
   await until('it has them', () => taken.length > 0)
@@ -103,8 +105,8 @@ test('while the statement of a lost claim runs, it claims as usual and asks for 
   let runs = true
   const { loop, requests, taken, demand } = openLoop(({ known }, position) => {
     if (position === 1) throw new Error('The connection was lost.')
-    if (known === undefined) return { jobs: [job('other')], againMs: 0, earlierRuns: false }
-    return { jobs: runs ? [] : [job('lost')], againMs: null, earlierRuns: runs }
+    if (known === undefined) return { jobs: [job('other')], againMs: 0, isLimited: false, earlierRuns: false }
+    return { jobs: runs ? [] : [job('lost')], againMs: null, isLimited: false, earlierRuns: runs }
   })
   await until('it has claimed others', () => taken.length >= 3)
   demand.now = FULL
@@ -123,7 +125,12 @@ test('while the statement of a lost claim runs, it claims as usual and asks for 
 })
 
 test('after its stop it claims nothing, and waits for the claim that was on its way', async () => {
-  const { loop, requests, taken } = openLoop(() => ({ jobs: [job('1')], againMs: 0, earlierRuns: false }))
+  const { loop, requests, taken } = openLoop(() => ({
+    jobs: [job('1')],
+    againMs: 0,
+    isLimited: false,
+    earlierRuns: false,
+  }))
   expect(requests).toHaveLength(1)
   let stopped = false
   const stopping = loop.stop({ isOver: () => false, pause: async () => {} }).then(() => {

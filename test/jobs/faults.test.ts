@@ -18,7 +18,7 @@ test.each(CLIENT_KINDS)(
     const done = new Set<number>()
     const errors: unknown[] = []
     jobs.work(
-      { a: ({ payload }) => done.add(payload as number) },
+      { a: ({ payload }) => void done.add(payload as number) },
       { ttl: '3s', onError: (error) => errors.push(error), onFailure: () => {} },
     )
     const enqueue = (from: number) =>
@@ -229,7 +229,7 @@ test('claims stay cheap beside 100,000 jobs that are over and 100,000 that are d
   const jobs = scene.open()
   await jobs.migrate()
   await scene.sql(`
-    insert into $schema.finished_jobs (id, name, state, priority, payload, attempt, failures, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, finished_at)
+    insert into $schema.ended_jobs (id, name, state, priority, payload, attempt, failures, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, ended_at)
     select -n, 'a', 'completed', 0, '1', 1, 0, 10, 1000, 1000, now(), now() from generate_series(1, 100000) n;
     insert into $schema.jobs (id, name, state, priority, payload, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at)
     select nextval('$schema.job_ids'), 'a', 'delayed', 9, '1', 10, 1000, 1000, now(), now() + n * interval '1 minute' from generate_series(1, 100000) n`)

@@ -278,7 +278,7 @@ test('a renewal between the commit of a completion and its answer does not make 
         proxy.delay({})
         await completed
         const [renewal] = await scene.sql(
-          `select query_start > (select finished_at from $schema.finished_jobs where id = ${id}) as later
+          `select query_start > (select ended_at from $schema.ended_jobs where id = ${id}) as later
            from pg_stat_activity where query like '%${scene.schema}%jobs_renew%' and pid <> pg_backend_pid()`,
         )
         told = [renewal?.['later'], signal.aborted]

@@ -92,7 +92,7 @@ test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
       )
       await lost
       await until('it is completed', async () => {
-        const [row] = await scene.sql('select state, attempt from $schema.finished_jobs')
+        const [row] = await scene.sql('select state, attempt from $schema.ended_jobs')
         return String((row?.['state'] as { text?: string } | undefined)?.text) === 'completed'
       })
       // A handler's own call rejects with this error, and so does the handler.
@@ -106,7 +106,7 @@ test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
       ).toMatchObject({
         attempt: 2,
         failures: 1,
-        finishedAt: expect.any(Date),
+        endedAt: expect.any(Date),
       })
     } finally {
       for (const [type, parser] of original) pg.types.setTypeParser(type, parser)

@@ -29,7 +29,7 @@ test('pages go from the newest job to the oldest one, whatever is enqueued and e
   expect(idsOf(second.jobs)).toEqual(newestFirst.slice(2, 4))
   const last = await jobs.list({ limit: 2, after: second.next ?? '' })
   expect([idsOf(last.jobs), last.next]).toEqual([newestFirst.slice(4), null])
-  expect(last.jobs[0]).toMatchObject({ state: 'completed', finishedAt: expect.any(Date) })
+  expect(last.jobs[0]).toMatchObject({ state: 'completed', endedAt: expect.any(Date) })
   expect(last.jobs[0]).not.toHaveProperty('payload')
   // A page that is just full is the last one if nothing follows.
   expect((await jobs.list({ limit: 6 })).next).toBeNull()
@@ -150,9 +150,7 @@ test('counts over time tell how many jobs were enqueued and ended in each step',
   await two?.fail('x', { retry: false })
   await jobs.cancel(third ?? '', { reason: 'x' })
   await scene.sql(`update $schema.jobs set enqueued_at = enqueued_at - interval '2 h' where name = 'b'`)
-  await scene.sql(
-    `update $schema.finished_jobs set finished_at = finished_at - interval '1 h' where state = 'dead'`,
-  )
+  await scene.sql(`update $schema.ended_jobs set ended_at = ended_at - interval '1 h' where state = 'dead'`)
   const counts = await jobs.countOverTime({ span: '4h', step: '1h' })
   expect(counts).toHaveLength(4)
   const [oldest, ...later] = counts

@@ -14,7 +14,7 @@ afterAll(closeSharedServer)
  */
 const LATER = `
 alter table "{schema}".jobs add column region text not null default 'north';
-alter table "{schema}".finished_jobs add column region text not null default 'north';
+alter table "{schema}".ended_jobs add column region text not null default 'north';
 create function "{schema}".jobs_move(moved bigint, to_region text) returns void language sql
 set search_path = "{schema}", pg_temp as $function$
   update jobs set region = to_region where id = moved
@@ -56,7 +56,7 @@ test('processes of this version go on while a later one changes the tables, and 
   await until('what was enqueued after is done', () => done.length === 4)
   expect(done).toEqual(['before', 'after it in its group', 'enqueued after', 'enqueued together'])
   await worker.stop()
-  expect(await scene.sql('select distinct state, region from $schema.finished_jobs')).toEqual([
+  expect(await scene.sql('select distinct state, region from $schema.ended_jobs')).toEqual([
     { state: 'completed', region: 'north' },
   ])
 

@@ -99,8 +99,11 @@ test('the role that enqueues does so, in its own transactions too, and can do no
   const own = createJobs(pool)
   opened.push(own)
   expect(await own.enqueue('a', 1, { delay: '1h' })).not.toBeNull()
+  for (const payload of [1, 2])
+    await jobs.enqueue('b', payload, { key: 'k', uniqueFor: '1h', ifTaken: 'postpone', delay: '1h' })
   const denied = { code: 'store-refused', message: expect.stringContaining('docs/jobs.md') }
-  await expect(jobs.claim('a')).rejects.toMatchObject(denied)
+  await jobs.enqueue('ready')
+  await expect(jobs.claim('ready')).rejects.toMatchObject(denied)
   await expect(jobs.cancel(id, { reason: 'x' })).rejects.toMatchObject(denied)
   await expect(jobs.retry(id)).rejects.toMatchObject(denied)
   await expect(jobs.remove(id)).rejects.toMatchObject(denied)
@@ -109,7 +112,7 @@ test('the role that enqueues does so, in its own transactions too, and can do no
   await expectDenied('shop', [
     'update holdfast.jobs set priority = 1',
     'delete from holdfast.jobs',
-    'select from holdfast.finished_jobs',
+    'select payload from holdfast.ended_jobs',
     ...CHANGES,
   ])
   await pool.end()
@@ -189,7 +192,7 @@ test('the role that looks sees all jobs, by the command line too, and changes no
   await expect(jobs.remove(id)).rejects.toMatchObject(denied)
   await expectDenied('jobs_viewer', [
     'update holdfast.jobs set priority = 1',
-    'delete from holdfast.finished_jobs',
+    'delete from holdfast.ended_jobs',
     `select nextval('holdfast.job_ids')`,
     ...CHANGES,
   ])

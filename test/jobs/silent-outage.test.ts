@@ -28,7 +28,7 @@ describe.concurrent('after a silence of twenty seconds a worker goes on by itsel
       scene
         .open({}, { kind, url })
         .work(
-          { a: ({ payload }) => done.add(payload) },
+          { a: ({ payload }) => void done.add(payload) },
           { ttl: '3s', onError: (error) => errors.push(error), onFailure: () => {} },
         )
     work()

@@ -12,7 +12,7 @@ beforeAll(async () => {
   await scene.sql('create table $schema.effects (what text)')
 })
 beforeEach(async () => {
-  await scene.sql('truncate $schema.jobs, $schema.finished_jobs, $schema.effects')
+  await scene.sql('truncate $schema.jobs, $schema.ended_jobs, $schema.effects')
 })
 afterAll(async () => {
   await scene?.[Symbol.asyncDispose]()

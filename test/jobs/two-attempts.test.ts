@@ -37,7 +37,7 @@ test.each([true, false])(
     expect(await jobs.claim('a', { limit: 2 })).toMatchObject([{ attempt: 2 }, { attempt: 2 }])
     const [one, other] = ids
     const [row] = await scene.sql(`
-      select $schema.jobs_settle('{${one},${one},${other}}', '{1,2,1}', '{}', null, ${keeps}, false) as answer`)
+      select $schema.jobs_settle('{${one},${one},${other}}', '{1,2,1}', null, '{}', null, ${keeps}, false) as answer`)
     const lost = ids.map((id) => ({ id, attempt: 1 }))
     expect(row?.['answer']).toEqual({ lost, busy: [], outcomes: [] })
     expect(await jobs.find(other ?? '')).toMatchObject({ state: 'running', attempt: 2 })

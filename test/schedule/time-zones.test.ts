@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { Ticks } from '../../src/schedule/ticks.ts'
+import { Ticks } from '../../src/base/ticks.ts'
 import { Stage } from './stage.ts'
 
 const HOUR_MS = 3_600_000
@@ -94,7 +94,7 @@ describe('on the day of a change', () => {
   test.each(changes)(
     'in %s, %s runs from %s to %s at the right times',
     (zone, expression, from, to, expected) => {
-      const ticks = new Ticks(expression, zone, Date.parse(from))
+      const ticks = new Ticks(expression, zone)
       const found: number[] = []
       let tick = ticks.next(Date.parse(from) - 1)
       for (; tick !== undefined && tick < Date.parse(to); tick = ticks.next(tick)) found.push(tick)

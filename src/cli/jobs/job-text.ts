@@ -52,8 +52,10 @@ export function jobPage(job: JobDetails): readonly string[] {
     ['enqueued', time(job.enqueuedAt)],
     ['started', time(job.startedAt)],
     [job.state === 'running' ? 'lease until' : 'due', time(job.dueAt)],
-    ['finished', time(job.finishedAt)],
+    ['ended', time(job.endedAt)],
     ['payload', json(job.payload)],
+    ['progress', job.progress === null ? null : json(job.progress)],
+    ['result', job.result === null ? null : json(job.result)],
   ]
   const known = facts.filter((fact): fact is readonly [string, string] => fact[1] !== null)
   const width = Math.max(...known.map(([name]) => name.length))

@@ -1,7 +1,7 @@
 import { type JobFilter, type JobSelection, type JobState, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { givenUrl } from '../store-option.ts'
+import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
@@ -10,7 +10,7 @@ import { countLines, historyLines, jobLines, jobPage } from './job-text.ts'
 
 export async function manageJobs(given: ParsedArguments): Promise<number> {
   const [word = 'count', ...ids] = given.words
-  const opened = await openJobs(urlOf(given), { schema: given.text('schema') })
+  const opened = await openJobs(givenPostgresUrl(given), { schema: given.text('schema') })
   try {
     return await ACTIONS[word as JobAction](opened, given, ids)
   } finally {
@@ -121,14 +121,6 @@ function report(given: ParsedArguments, done: string, ids: readonly string[], ot
 function nothing(given: ParsedArguments, sentence: string): number {
   if (!given.flag('json')) complain(sentence)
   return EXIT.failed
-}
-
-function urlOf(given: ParsedArguments): string {
-  const url = givenUrl(given)
-  if (url !== undefined && /^postgres(ql)?:/i.test(url)) return url
-  // Not the url itself, which may hold a password.
-  const got = url === undefined ? 'nothing' : `one that begins with ${JSON.stringify(url.split(':')[0])}`
-  throw new UsageError(`Expected --store or HOLDFAST_STORE to be a postgres:// url, got ${got}.`)
 }
 
 function onlyId(ids: readonly string[]): string {

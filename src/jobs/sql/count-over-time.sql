@@ -7,9 +7,9 @@ with bounds as materialized (
 ), events as (
   select enqueued_at as at, 'enqueued' as event, name from "{schema}".jobs
   union all
-  select enqueued_at, 'enqueued', name from "{schema}".finished_jobs
+  select enqueued_at, 'enqueued', name from "{schema}".ended_jobs
   union all
-  select finished_at, state, name from "{schema}".finished_jobs
+  select ended_at, state, name from "{schema}".ended_jobs
 ), counted as (
   select (floor(extract(epoch from at) * 1000)::bigint - first_ms) / step_ms as step, event, count(*) as jobs
   from events, bounds

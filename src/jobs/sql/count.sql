@@ -6,7 +6,7 @@ select name, state, count(*)::text as count,
 from (
   select name, state, enqueued_at from "{schema}".jobs
   union all
-  select name, state, enqueued_at from "{schema}".finished_jobs
+  select name, state, enqueued_at from "{schema}".ended_jobs
 ) every
 group by name, state
 order by name, state

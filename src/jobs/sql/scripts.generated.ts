@@ -5,9 +5,11 @@ export const scripts: {
   readonly list: string
   readonly version1Claim: string
   readonly version1Enqueue: string
+  readonly version1Limits: string
   readonly version1Settle: string
   readonly version1Tables: string
   readonly version1Upkeep: string
+  readonly version1Watch: string
 } = {
   countOverTime: `-- How many jobs were enqueued and how many ended, step by step. Steps begin at multiples of their length since 1970.
 -- Inputs: $1 the names of the jobs or null for all, $2 the length of a step in ms, $3 how many steps; the last one has the present.
@@ -18,9 +20,9 @@ with bounds as materialized (
 ), events as (
   select enqueued_at as at, 'enqueued' as event, name from "{schema}".jobs
   union all
-  select enqueued_at, 'enqueued', name from "{schema}".finished_jobs
+  select enqueued_at, 'enqueued', name from "{schema}".ended_jobs
   union all
-  select finished_at, state, name from "{schema}".finished_jobs
+  select ended_at, state, name from "{schema}".ended_jobs
 ), counted as (
   select (floor(extract(epoch from at) * 1000)::bigint - first_ms) / step_ms as step, event, count(*) as jobs
   from events, bounds
@@ -47,14 +49,14 @@ select name, state, count(*)::text as count,
 from (
   select name, state, enqueued_at from "{schema}".jobs
   union all
-  select name, state, enqueued_at from "{schema}".finished_jobs
+  select name, state, enqueued_at from "{schema}".ended_jobs
 ) every
 group by name, state
 order by name, state
 `,
   list: `-- Jobs for people to look at, a page at a time, newest first.
 -- Inputs: $1 their states, $2 their names, $3 their ids, $4 and $5 the time from which on and before which they were enqueued, $6 the
--- id before which the page begins, $7 its length, $8 whether to answer payloads and failed attempts, too. Null: any.
+-- id before which the page begins, $7 its length, $8 whether to answer payloads, results and failed attempts, too. Null: any.
 -- Result: one column, job, with a JSON object for each, largest id first. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
   'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key,
@@ -62,15 +64,17 @@ select json_build_object(
   'enqueuedAt', floor(extract(epoch from enqueued_at) * 1000),
   'startedAt', floor(extract(epoch from started_at) * 1000),
   'dueAt', floor(extract(epoch from due_at) * 1000),
-  'finishedAt', floor(extract(epoch from finished_at) * 1000),
+  'endedAt', floor(extract(epoch from ended_at) * 1000),
   'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - enqueued_at) * 1000)),
+  'progress', progress,
   'payload', case when $8::text::boolean then payload end,
+  'result', case when $8::text::boolean then result end,
   'failedAttempts', case when $8::text::boolean then coalesce(failed_attempts, '[]') end
 )::text as job
 from (
   (
     select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, due_at, null::timestamptz as finished_at, failed_attempts
+      started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result
     from "{schema}".jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))
@@ -84,8 +88,8 @@ from (
   union all
   (
     select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, null, finished_at, failed_attempts
-    from "{schema}".finished_jobs
+      started_at, null, ended_at, failed_attempts, progress, result
+    from "{schema}".ended_jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))
       and ($3::text is null or id = any ($3::text::bigint[]))
@@ -103,7 +107,7 @@ limit $7::text::bigint
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Makes due jobs ready, and ends attempts whose lease is over. A claim calls it when something is due, so no other process has
+-- Makes due jobs ready, and ends attempts whose lease has ended. A claim calls it when something is due, so no other process has
 -- to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -176,9 +180,11 @@ $function$;
 -- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
 -- more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
+-- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- enqueued_at]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
 -- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
 create function "{schema}".jobs_claim(
   handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[]
@@ -191,6 +197,8 @@ declare
   positions bigint[];
   -- How many jobs of each name to take; null: up to most.
   quotas integer[];
+  -- How many jobs of each name its limit allows; null: any number.
+  allowed integer[];
   -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
@@ -229,14 +237,19 @@ begin
     ) mine;
   end if;
 
+  if exists (select from job_limits where name = any (handled)) then
+    select a.allowed into allowed from jobs_allowed(handled) a;
+  end if;
+
   if further > 0 then
     -- Looks before it locks: what a claim locks and does not take is hidden from the claims of others, which then sleep.
     select least(most, min(n) filter (where is_alone and n > wanted) - 1), array_agg(position order by n) into most, positions
     from (
       select h.position, row_number() over (order by j.priority desc, j.id) as n, j.is_alone
-      from unnest(handled) with ordinality as h (name, position) cross join lateral (
+      from unnest(handled, allowed) with ordinality as h (name, allowed, position) cross join lateral (
         select r.priority, r.id, r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000 as is_alone
-        from jobs r where r.state = 'ready' and r.name = h.name order by r.priority desc, r.id limit wanted + further
+        from jobs r where r.state = 'ready' and r.name = h.name order by r.priority desc, r.id
+        limit least(h.allowed, wanted + further)
       ) j
     ) first;
     more := most < wanted + further;
@@ -252,12 +265,12 @@ begin
       array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null)
     into places, ids, priorities, alone, grouped, met
     from (
-      select j.* from unnest(handled, quotas) as h (name, quota) cross join lateral (
+      select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
         select r.ctid as place, r.id, r.priority, r.group_key,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit coalesce(h.quota, most) for update skip locked
+        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
     more := more or cardinality(places) = most;
@@ -298,6 +311,9 @@ begin
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
     taken := taken - coalesce(cardinality(again), 0);
+    if allowed is not null then
+      allowed := jobs_take(handled, allowed, ids);
+    end if;
     -- All jobs that were found were taken: there are no others.
     exit when taken >= coalesce(cardinality(places), 0) or taken >= wanted;
     again := null;
@@ -316,9 +332,14 @@ begin
     if is_busy then
       again_ms := least(again_ms, 200);
     end if;
+    if 0 = any (allowed) then
+      -- Once more, because this claim has taken what there was.
+      again_ms := least(again_ms, (select ceil(a.waits_ms) from jobs_allowed(handled) a));
+    end if;
   end if;
   return concat(
-    '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), ',"earlier_runs":', to_json(earlier_runs), '}'
+    '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'),
+    ',"limited":', to_json(coalesce(0 = any (allowed), false)), ',"earlier_runs":', to_json(earlier_runs), '}'
   );
 end
 $function$;
@@ -417,10 +438,11 @@ end
 $function$;
 
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null if a job with its unique key waits already.
+-- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key.
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
-  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
+  own_holds_key boolean default false, key_ms bigint default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
@@ -429,13 +451,15 @@ declare
   enqueued bigint;
 begin
   insert into jobs (
-    id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at,
+    enqueued_at
   )
   values (
     nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    of_group, most_attempts, first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
+    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, most_attempts,
+    first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
   )
-  on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+  on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
   returning id into enqueued;
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
@@ -445,9 +469,56 @@ begin
 end
 $function$;
 
+-- Enqueues one job whose unique key has rules.
+--   own_holds_key   the key stays taken while the job runs
+--   key_ms          the key stays taken for this time from now on, even if the job has ended; null: it does not
+--   if_taken        keep: a job that has the key stays as it is. update: if it waits, it gets the new payload. postpone: it gets the
+--                   new payload, and if it is delayed, it starts when the new one would
+-- Answers the id of the new or the changed job, or null if neither was possible.
+create function "{schema}".jobs_enqueue_unique(
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
+  if_taken text
+) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
+declare
+  starts_at timestamptz := coalesce(run_at, clock_timestamp() + coalesce(delay_ms, 0) * interval '1 ms');
+  enqueued bigint;
+begin
+  -- A job that has the key may begin to run between the two statements. Then the first one succeeds at its next try.
+  for round in 1..5 loop
+    begin
+      enqueued := jobs_enqueue_one(
+        job_name, job_payload, job_priority, own_key, of_group, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms, run_at,
+        own_holds_key, key_ms
+      );
+      -- Looks after the insert: a job that ends meanwhile is either in its way or here.
+      if enqueued is not null and key_ms is not null and exists (
+        select from ended_jobs where name = job_name and unique_key = own_key and key_until > clock_timestamp()
+      ) then
+        raise exception using errcode = 'ZF003', message = 'the key is taken';
+      end if;
+    exception when sqlstate 'ZF003' then
+      return null;
+    end;
+    exit when enqueued is not null or if_taken = 'keep';
+    update jobs
+    set payload = job_payload::json, due_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else due_at end
+    where name = job_name and unique_key = own_key and state <> 'running'
+    returning id into enqueued;
+    exit when enqueued is not null;
+    exit when exists (select from jobs where name = job_name and unique_key = own_key and state = 'running' and holds_key);
+  end loop;
+  -- Sent for each change: the job may be due before a worker polls next.
+  if if_taken = 'postpone' and enqueued is not null and starts_at < clock_timestamp() + interval '10 s' then
+    perform pg_notify('holdfast_jobs', job_name);
+  end if;
+  return enqueued;
+end
+$function$;
+
 -- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text of its
--- own, because as a part of the list's JSON it could not contain \\u0000.
--- Answers an array with the id of each as text, or null if a job with its unique key waits already.
+-- own, because as a part of the list's JSON it could not contain \\u0000. If one of the unique keys has rules, the jobs are enqueued one
+-- by one. Answers an array with the id of each as text, or null if its unique key is taken.
 create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -455,6 +526,22 @@ declare
   answer json;
   woken text[];
 begin
+  if exists (select from json_to_recordset(entries) as e (if_taken text) where e.if_taken is not null) then
+    return (
+      select json_agg(
+        jobs_enqueue_unique(
+          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.max_attempts, e.backoff_ms, e.max_backoff_ms, e.delay_ms,
+          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep')
+        )::text order by e.position
+      )
+      from (
+        select * from json_to_recordset(entries) as e (
+          position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
+          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text
+        ) order by e.position
+      ) e
+    );
+  end if;
   with entry as materialized (
     select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
     from json_to_recordset(entries) as e (
@@ -468,7 +555,7 @@ begin
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
       max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at
     from entry
-    on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+    on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
     returning id, name, due_at
   )
   select json_agg(inserted.id::text order by position),
@@ -481,6 +568,152 @@ begin
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   return answer;
 end
+$function$;
+`,
+  version1Limits: `-- The functions of the jobs, version 1: limits of names. What a name may do is a row, which a claim reads before it takes jobs.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- A name without a limit has no row.
+create table "{schema}".job_limits (
+  name text collate "C" primary key,
+  paused boolean not null default false,
+  -- How many of its jobs may run at once. Null: any number.
+  concurrency integer,
+  -- How many of its jobs may be claimed within any stretch of time that is as long as the window. Null: any number.
+  points integer,
+  window_ms bigint,
+  check ((points is null) = (window_ms is null)),
+  -- The jobs that were claimed under the limit and had not ended at the last claim: at most as many as concurrency.
+  running bigint[] not null default '{}',
+  -- When jobs were claimed within the last window: at most as many instants as points.
+  claimed_at timestamptz[] not null default '{}'
+);
+comment on table "{schema}".job_limits is 'holdfast: the names of jobs that are paused or limited.';
+
+-- How many jobs of each of the names may be claimed now; null: any number. waits_ms: after how long more may be; null: nobody knows.
+-- Locks the limits until the claim commits, so that claims at the same time do not count the same places. Only those of names that have
+-- a job to claim. Whoever has this lock waits for no other, so it cannot be part of a deadlock.
+create function "{schema}".jobs_allowed(names text[], out allowed integer[], out waits_ms double precision) language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  due record;
+  known job_limits;
+  -- When each point of the window comes back, in order.
+  points_at timestamptz[];
+  free integer;
+begin
+  allowed := array_fill(null::integer, array[cardinality(names)]);
+  for due in
+    select l.name, l.paused from job_limits l
+    where l.name = any (names) and exists (select from jobs j where j.state = 'ready' and j.name = l.name)
+    order by l.name
+  loop
+    if due.paused then
+      allowed[array_position(names, due.name)] := 0;
+      continue;
+    end if;
+    -- A statement of its own, and those after it: they see what the last owner of the lock has committed.
+    select * into known from job_limits l where l.name = due.name for update;
+    continue when not found;
+    free := null;
+    if known.concurrency is not null then
+      free := least(free, known.concurrency - (
+        select count(*) from jobs where id = any (known.running) and coalesce(state = 'running', false)
+      )::integer);
+      if free <= 0 then
+        -- The worker that ends a job of this name claims in the same statement. This is for one that has no place.
+        waits_ms := least(waits_ms, 500);
+      end if;
+    end if;
+    if known.points is not null then
+      points_at := array(
+        select at + known.window_ms * interval '1 ms' from unnest(known.claimed_at) as at
+        where at > clock_timestamp() - known.window_ms * interval '1 ms' order by at
+      );
+      free := least(free, known.points - cardinality(points_at));
+      if free <= 0 and cardinality(points_at) > 0 then
+        waits_ms := least(
+          waits_ms, 1 + extract(epoch from points_at[greatest(1, cardinality(points_at) - known.points + 1)] - clock_timestamp()) * 1000
+        );
+      end if;
+    end if;
+    allowed[array_position(names, due.name)] := greatest(free, 0);
+  end loop;
+end
+$function$;
+
+-- Counts the jobs that a claim has taken, of those that it found. Answers what is then left of allowed.
+create function "{schema}".jobs_take(names text[], allowed integer[], found_ids bigint[]) returns integer[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  taken record;
+  at integer;
+begin
+  for taken in
+    select j.name, array_agg(j.id) as ids from jobs j
+    where j.id = any (found_ids) and coalesce(j.state = 'running', false) group by j.name
+  loop
+    at := array_position(names, taken.name);
+    continue when allowed[at] is null;
+    allowed[at] := allowed[at] - cardinality(taken.ids);
+    update job_limits l
+    set running = case when l.concurrency is not null then
+        array(select j.id from jobs j where j.id = any (l.running || taken.ids) and coalesce(j.state = 'running', false))
+      else '{}' end,
+      claimed_at = case when l.points is not null then
+        array(
+          select c from unnest(l.claimed_at) as c where c > clock_timestamp() - l.window_ms * interval '1 ms'
+        ) || array_fill(clock_timestamp(), array[cardinality(taken.ids)])
+      else '{}' end
+    where l.name = taken.name;
+  end loop;
+  return allowed;
+end
+$function$;
+
+-- Sets what a name may do, beside its pause. If it gets its first bound, the jobs that run already count.
+create function "{schema}".jobs_limit(limited text, most_running integer, most_points integer, of_window_ms bigint) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  insert into job_limits as l (name, concurrency, points, window_ms)
+  values (limited, most_running, most_points, of_window_ms)
+  on conflict (name) do update set concurrency = most_running, points = most_points, window_ms = of_window_ms,
+    running = case when l.concurrency is not null then l.running else '{}' end;
+  if most_running is not null then
+    update job_limits set running = array(select id from jobs where name = limited and state = 'running')
+    where name = limited and running = '{}';
+  end if;
+  perform jobs_limit_changed(limited);
+end
+$function$;
+
+create function "{schema}".jobs_pause(named text, is_paused boolean) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  if is_paused then
+    insert into job_limits as l (name, paused) values (named, true) on conflict (name) do update set paused = true;
+  else
+    update job_limits set paused = false where name = named;
+  end if;
+  perform jobs_limit_changed(named);
+end
+$function$;
+
+-- Forgets a row that says nothing, and wakes the workers of the name.
+create function "{schema}".jobs_limit_changed(changed text) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  delete from job_limits where name = changed and not paused and concurrency is null and points is null;
+  perform pg_notify('holdfast_jobs', changed);
+end
+$function$;
+
+create function "{schema}".jobs_limits() returns json
+language sql stable set search_path = "{schema}", pg_temp as $function$
+  select coalesce(json_agg(json_build_object(
+    'name', name, 'isPaused', paused, 'concurrency', concurrency, 'points', points, 'windowMs', window_ms
+  ) order by name), '[]') from job_limits
 $function$;
 `,
   version1Settle: `-- The functions of the jobs, version 1: how attempts end.
@@ -512,19 +745,21 @@ begin
 end
 $function$;
 
--- Moves a job to the table of jobs that are over, as the record says. The caller has locked its row and its group.
-create function "{schema}".jobs_finish(job "{schema}".jobs, outcome text, reason text) returns void language plpgsql
+-- Moves a job to the table of jobs that have ended, as the record says. The caller has locked its row and its group.
+create function "{schema}".jobs_end(job "{schema}".jobs, outcome text, reason text) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   delete from jobs where id = job.id;
-  insert into finished_jobs (
-    id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-    enqueued_at, started_at, finished_at, worker, error, failed_attempts
+  insert into ended_jobs (
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress
   )
   values (
-    job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.group_key, job.attempt, job.failures,
-    job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at, job.started_at, clock_timestamp(), job.worker, reason,
-    job.failed_attempts
+    job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
+    -- A job that was cancelled or superseded leaves its key to the next one.
+    case when outcome = 'dead' then job.key_until end,
+    job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
+    job.started_at, clock_timestamp(), job.worker, reason, job.failed_attempts, job.progress
   );
 end
 $function$;
@@ -578,7 +813,7 @@ begin
     select case state when 'blocked' then 'ready' else state end into before from (
       select state from jobs where id = ended and attempt = ended_attempt and error = reason and state <> 'running'
       union all
-      select state from finished_jobs
+      select state from ended_jobs
       where id = ended and attempt = ended_attempt and error = reason and state in ('dead', 'superseded')
     ) same;
     return before;
@@ -593,7 +828,7 @@ begin
     );
     if not retry or job.failures + 1 >= job.max_attempts then
       job.failures := job.failures + 1;
-      perform jobs_finish(job, 'dead', reason);
+      perform jobs_end(job, 'dead', reason);
       return 'dead';
     end if;
   end if;
@@ -619,7 +854,7 @@ begin
     exception when lock_not_available then
       return 'busy';
     when unique_violation then
-      perform jobs_finish(job, 'superseded', job.error);
+      perform jobs_end(job, 'superseded', job.error);
       return 'superseded';
     end;
   end if;
@@ -632,6 +867,7 @@ $function$;
 
 -- Ends attempts.
 --   done, attempts   the jobs that are done and their attempts, in order of both
+--   results          null, or the result of each done job as JSON
 --   groups           the groups of all these jobs
 --   others           null, or [{ id, attempt, group, reason, retry, retry_in_ms }], as for jobs_end_attempt
 --   patient          whether to wait for other transactions. If not, what cannot be locked within 20 ms is busy. Otherwise a
@@ -644,7 +880,7 @@ $function$;
 --              a busy one, the others that have a unique key are busy without a try, so that the done jobs do not wait for each of
 --              them. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
-  done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
+  done bigint[], attempts integer[], results text[], groups text[], others json, keeps_completed boolean, patient boolean
 ) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -664,7 +900,7 @@ declare
 begin
   if not patient then
     -- Before the limit applies: a vacuum or a migration may have the tables for longer, and then nothing can be settled.
-    lock table jobs, finished_jobs in row exclusive mode;
+    lock table jobs, ended_jobs in row exclusive mode;
   end if;
   for round in 1..2 loop
     begin
@@ -685,13 +921,14 @@ begin
           where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
           returning *
         ), kept as (
-          insert into finished_jobs (
-            id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-            enqueued_at, started_at, finished_at, worker, error, failed_attempts
+          insert into ended_jobs (
+            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress, result
           )
-          select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-            max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts
-          from gone where keeps_completed
+          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
+            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts,
+            progress, results[width_bucket(id, done)]::json
+          from gone where keeps_completed or key_until > clock_timestamp()
         )
         select array_agg(id) into completed from gone;
       end if;
@@ -725,7 +962,7 @@ begin
       from unnest(done, attempts) as pair (id, attempt)
     ) d left join jobs j on j.id = d.id and j.attempt = d.attempt and coalesce(j.state = 'running', false)
     where not (d.id = any (completed) and d.attempt = attempts[width_bucket(d.id, done)]) and not exists (
-      select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+      select from ended_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
     );
   end if;
 
@@ -756,7 +993,7 @@ $function$;
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 --
--- Jobs that are not over are in one small table, and jobs that are over in another: so the past never slows down the present.
+-- Jobs that have not ended are in one small table, and those that have in another: so the past never slows down the present.
 -- A job is
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
@@ -773,6 +1010,10 @@ create table "{schema}".jobs (
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
+  -- The unique key stays taken while the job runs.
+  holds_key boolean not null default false,
+  -- Until when the unique key stays taken even if the job has ended. Null: it does not.
+  key_until timestamptz,
   group_key text collate "C",
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
@@ -789,7 +1030,11 @@ create table "{schema}".jobs (
   worker text,
   error text,
   -- The latest 100 failed attempts: [{ attempt, worker, startedAt, endedAt, error }], with instants in ms since 1970. Null: none.
-  failed_attempts jsonb
+  failed_attempts jsonb,
+  -- What the latest attempt to report any has reported.
+  progress json,
+  -- Somebody waits for the job, so each change of it is notified.
+  watched boolean not null default false
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -801,19 +1046,22 @@ alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
-create unique index jobs_unique on "{schema}".jobs (name, unique_key) where unique_key is not null and state <> 'running';
+create unique index jobs_unique on "{schema}".jobs (name, unique_key)
+  where unique_key is not null and (state <> 'running' or holds_key);
 -- The database itself refuses a second running job of a group, whatever a claim does.
 create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
 
-create table "{schema}".finished_jobs (
+create table "{schema}".ended_jobs (
   id bigint primary key,
   name text collate "C" not null,
   state text not null check (state in ('completed', 'dead', 'cancelled', 'superseded')),
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
+  holds_key boolean not null default false,
+  key_until timestamptz,
   group_key text collate "C",
   attempt integer not null,
   failures integer not null,
@@ -822,25 +1070,30 @@ create table "{schema}".finished_jobs (
   max_backoff_ms bigint not null,
   enqueued_at timestamptz not null,
   started_at timestamptz,
-  finished_at timestamptz not null,
+  ended_at timestamptz not null,
   worker text,
   error text,
-  failed_attempts jsonb
+  failed_attempts jsonb,
+  progress json,
+  -- What the handler has returned.
+  result json
 );
 
 -- For lists of dead jobs, newest first. Completed jobs, of which there are many, do not pay for it.
-create index finished_jobs_failed on "{schema}".finished_jobs (state, id) where state <> 'completed';
+create index ended_jobs_failed on "{schema}".ended_jobs (state, id) where state <> 'completed';
+-- The keys that stay taken after the end of their jobs.
+create index ended_jobs_keys on "{schema}".ended_jobs (name, unique_key) where key_until is not null;
 -- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
-create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
+create index ended_jobs_age on "{schema}".ended_jobs using brin (ended_at) with (pages_per_range = 16, autosummarize = on);
 
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
-comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
+comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';
 `,
   version1Upkeep: `-- The functions of the jobs, version 1: for people and for the clean-up.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Ends jobs that are in one of the states and not over. Waits for no other transaction.
+-- Ends jobs that are in one of the states and have not ended. Waits for no other transaction.
 -- Answers { changed: [id], busy: [id] }. busy: another transaction has locked the job or its group. Ask again.
 create function "{schema}".jobs_cancel(cancelled bigint[], states text[], reason text) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -865,7 +1118,7 @@ begin
     end if;
     select * into job from jobs where id = found_id and state = any (states) for update skip locked;
     if found then
-      perform jobs_finish(job, 'cancelled', reason);
+      perform jobs_end(job, 'cancelled', reason);
       changed := changed || found_id;
     elsif exists (select from jobs where id = found_id and state = any (states)) then
       busy := busy || found_id;
@@ -878,7 +1131,7 @@ begin
 end
 $function$;
 
--- Makes jobs ready again that are in one of the states and over, but not completed. Leaves a job alone if another job with its
+-- Makes jobs ready again that are in one of the states and have ended, but not completed. Leaves a job alone if another job with its
 -- unique key waits. Answers as jobs_cancel. A job is also busy if an open transaction has enqueued its unique key. Each of these
 -- costs 20 ms, and after 200 ms the rest is busy without a try, because others may wait for the jobs that are ready already. The
 -- untried ones come first in the answer, and jobs are tried in the order of the ids.
@@ -895,12 +1148,12 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id, unique_key from finished_jobs where id = any (retried) and state = any (states) and state <> 'completed'
+    select id, unique_key from ended_jobs where id = any (retried) and state = any (states) and state <> 'completed'
     order by id for update skip locked
   )
   select array_agg(id), array_agg(id order by array_position(retried, id)) filter (where unique_key is not null)
   into unlocked, keyed from free;
-  select array_agg(id) into busy from finished_jobs
+  select array_agg(id) into busy from ended_jobs
   where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (coalesce(unlocked, '{}'));
 
   changed := jobs_revive(array(select unnest(unlocked) except select unnest(keyed)));
@@ -919,7 +1172,7 @@ begin
 end
 $function$;
 
--- Moves jobs that the caller has locked back to the jobs that are not over. Answers the ids of those that were moved. If an open
+-- Moves jobs that the caller has locked back to the jobs that have not ended. Answers the ids of those that were moved. If an open
 -- transaction has enqueued the same name and unique key, waits for its end.
 create function "{schema}".jobs_revive(revived bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -929,16 +1182,16 @@ declare
 begin
   with again as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error, failed_attempts
+      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
     )
-    select id, name, 'ready', priority, payload, unique_key, group_key, attempt, 0, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error, failed_attempts
-    from finished_jobs where id = any (revived) order by id
+    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
+      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+    from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
   ), gone as (
-    delete from finished_jobs f using again where f.id = again.id
+    delete from ended_jobs f using again where f.id = again.id
   )
   select array(select id from again), array(select distinct name from again) into moved, woken;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
@@ -954,7 +1207,7 @@ begin
 end
 $function$;
 
--- Forgets jobs that are in one of the states and over. Waits for no other transaction. Answers as jobs_cancel.
+-- Forgets jobs that are in one of the states and have ended. Waits for no other transaction. Answers as jobs_cancel.
 create function "{schema}".jobs_remove(removed bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -962,12 +1215,12 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id from finished_jobs where id = any (removed) and state = any (states) for update skip locked
+    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
   ), gone as (
-    delete from finished_jobs f using free where f.id = free.id returning f.id
+    delete from ended_jobs f using free where f.id = free.id returning f.id
   )
   select array_agg(id order by id) into changed from gone;
-  select array_agg(id) into busy from finished_jobs where id = any (removed) and state = any (states);
+  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states);
   return jobs_changes(changed, busy);
 end
 $function$;
@@ -979,7 +1232,34 @@ create function "{schema}".jobs_changes(changed bigint[], busy bigint[]) returns
   )
 $function$;
 
--- Deletes up to 1,000 completed jobs and up to 1,000 others that have been over for longer than a time; null keeps them.
+-- Answers whether jobs of the names are left to run: ready, running, and with skips_delays also delayed ones, which it makes due.
+-- A blocked job counts by the job that it waits for, and a job of a paused name only while it runs.
+create function "{schema}".jobs_left(names text[], skips_delays boolean) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+declare
+  woken text[];
+begin
+  if skips_delays then
+    with due as (
+      update jobs set due_at = clock_timestamp()
+      where id in (
+        select id from jobs
+        where state = 'delayed' and due_at > clock_timestamp() and name = any (names) for update skip locked
+      )
+      returning name
+    )
+    select array_agg(distinct name) into woken from due;
+    perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  end if;
+  return exists (
+    select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))
+      and (state = 'running' or name not in (select l.name from job_limits l where l.paused))
+  );
+end
+$function$;
+
+-- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. Keeps a job whose
+-- unique key is still taken.
 -- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
@@ -992,15 +1272,17 @@ begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
-  delete from finished_jobs where id in (
-    select id from finished_jobs
-    where state = 'completed' and finished_at < (select clock_timestamp() - completed_ms * interval '1 ms')
+  delete from ended_jobs where id in (
+    select id from ended_jobs
+    where state = 'completed' and ended_at < (select clock_timestamp() - completed_ms * interval '1 ms')
+      and coalesce(key_until < clock_timestamp(), true)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
-  delete from finished_jobs where id in (
-    select id from finished_jobs
-    where state <> 'completed' and finished_at < (select clock_timestamp() - ended_ms * interval '1 ms')
+  delete from ended_jobs where id in (
+    select id from ended_jobs
+    where state <> 'completed' and ended_at < (select clock_timestamp() - ended_ms * interval '1 ms')
+      and coalesce(key_until < clock_timestamp(), true)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;
@@ -1021,6 +1303,53 @@ begin
     perform jobs_unblock(array[stuck.group_key]);
   end loop;
   return deleted_completed = 1000 or deleted_ended = 1000;
+end
+$function$;
+`,
+  version1Watch: `-- The functions of the jobs, version 1: what becomes of a job, for those who wait for it.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+create function "{schema}".jobs_notify_watchers() returns trigger language plpgsql as $function$
+begin
+  perform pg_notify('holdfast_jobs_changed', old.id::text);
+  return null;
+end
+$function$;
+
+-- The condition is checked before the function is called, so a job for which nobody waits costs no call.
+create trigger jobs_watched after update or delete on "{schema}".jobs for each row when (old.watched)
+  execute function "{schema}".jobs_notify_watchers();
+
+-- From now on each change of these jobs is notified. Answers the ids of those that another transaction has locked: ask again.
+create function "{schema}".jobs_watch(ids bigint[]) returns json language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+begin
+  update jobs set watched = true where id in (
+    select id from jobs where id = any (ids) and not watched for update skip locked
+  );
+  return (select coalesce(json_agg(id::text), '[]') from jobs where id = any (ids) and not watched);
+end
+$function$;
+
+-- Stores the progress of attempts: [{ id, attempt, progress }], where progress is a JSON text of its own. Leaves out a job that
+-- another transaction has locked. Answers [{ id, attempt }]: the attempts that are not the ones that run.
+create function "{schema}".jobs_report(entries json) returns json language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  answer json;
+begin
+  with held as (
+    select j.id, e.progress from json_to_recordset(entries) as e (id bigint, attempt integer, progress text)
+    join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
+    for update of j skip locked
+  )
+  update jobs j set progress = held.progress::json from held where j.id = held.id;
+  select coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)), '[]') into answer
+  from json_to_recordset(entries) as e (id bigint, attempt integer)
+  left join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
+  where j.id is null;
+  return answer;
 end
 $function$;
 `,

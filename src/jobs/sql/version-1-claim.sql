@@ -2,7 +2,7 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Makes due jobs ready, and ends attempts whose lease is over. A claim calls it when something is due, so no other process has
+-- Makes due jobs ready, and ends attempts whose lease has ended. A claim calls it when something is due, so no other process has
 -- to. Answers whether there may be more.
 create function "{schema}".jobs_wake(asked_at timestamptz) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -75,9 +75,11 @@ $function$;
 -- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
 -- more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
+-- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- enqueued_at]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
 -- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
 create function "{schema}".jobs_claim(
   handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[]
@@ -90,6 +92,8 @@ declare
   positions bigint[];
   -- How many jobs of each name to take; null: up to most.
   quotas integer[];
+  -- How many jobs of each name its limit allows; null: any number.
+  allowed integer[];
   -- The addresses of the rows. Locked rows stay where they are, so they need no second look-up.
   places tid[];
   again tid[];
@@ -128,14 +132,19 @@ begin
     ) mine;
   end if;
 
+  if exists (select from job_limits where name = any (handled)) then
+    select a.allowed into allowed from jobs_allowed(handled) a;
+  end if;
+
   if further > 0 then
     -- Looks before it locks: what a claim locks and does not take is hidden from the claims of others, which then sleep.
     select least(most, min(n) filter (where is_alone and n > wanted) - 1), array_agg(position order by n) into most, positions
     from (
       select h.position, row_number() over (order by j.priority desc, j.id) as n, j.is_alone
-      from unnest(handled) with ordinality as h (name, position) cross join lateral (
+      from unnest(handled, allowed) with ordinality as h (name, allowed, position) cross join lateral (
         select r.priority, r.id, r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000 as is_alone
-        from jobs r where r.state = 'ready' and r.name = h.name order by r.priority desc, r.id limit wanted + further
+        from jobs r where r.state = 'ready' and r.name = h.name order by r.priority desc, r.id
+        limit least(h.allowed, wanted + further)
       ) j
     ) first;
     more := most < wanted + further;
@@ -151,12 +160,12 @@ begin
       array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null)
     into places, ids, priorities, alone, grouped, met
     from (
-      select j.* from unnest(handled, quotas) as h (name, quota) cross join lateral (
+      select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
         select r.ctid as place, r.id, r.priority, r.group_key,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit coalesce(h.quota, most) for update skip locked
+        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
     more := more or cardinality(places) = most;
@@ -197,6 +206,9 @@ begin
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
     taken := taken - coalesce(cardinality(again), 0);
+    if allowed is not null then
+      allowed := jobs_take(handled, allowed, ids);
+    end if;
     -- All jobs that were found were taken: there are no others.
     exit when taken >= coalesce(cardinality(places), 0) or taken >= wanted;
     again := null;
@@ -215,9 +227,14 @@ begin
     if is_busy then
       again_ms := least(again_ms, 200);
     end if;
+    if 0 = any (allowed) then
+      -- Once more, because this claim has taken what there was.
+      again_ms := least(again_ms, (select ceil(a.waits_ms) from jobs_allowed(handled) a));
+    end if;
   end if;
   return concat(
-    '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'), ',"earlier_runs":', to_json(earlier_runs), '}'
+    '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'),
+    ',"limited":', to_json(coalesce(0 = any (allowed), false)), ',"earlier_runs":', to_json(earlier_runs), '}'
   );
 end
 $function$;

@@ -12,10 +12,11 @@ end
 $function$;
 
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null if a job with its unique key waits already.
+-- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key.
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
-  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
+  own_holds_key boolean default false, key_ms bigint default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
@@ -24,13 +25,15 @@ declare
   enqueued bigint;
 begin
   insert into jobs (
-    id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at,
+    enqueued_at
   )
   values (
     nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    of_group, most_attempts, first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
+    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, most_attempts,
+    first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
   )
-  on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+  on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
   returning id into enqueued;
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
@@ -40,9 +43,56 @@ begin
 end
 $function$;
 
+-- Enqueues one job whose unique key has rules.
+--   own_holds_key   the key stays taken while the job runs
+--   key_ms          the key stays taken for this time from now on, even if the job has ended; null: it does not
+--   if_taken        keep: a job that has the key stays as it is. update: if it waits, it gets the new payload. postpone: it gets the
+--                   new payload, and if it is delayed, it starts when the new one would
+-- Answers the id of the new or the changed job, or null if neither was possible.
+create function "{schema}".jobs_enqueue_unique(
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
+  if_taken text
+) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
+declare
+  starts_at timestamptz := coalesce(run_at, clock_timestamp() + coalesce(delay_ms, 0) * interval '1 ms');
+  enqueued bigint;
+begin
+  -- A job that has the key may begin to run between the two statements. Then the first one succeeds at its next try.
+  for round in 1..5 loop
+    begin
+      enqueued := jobs_enqueue_one(
+        job_name, job_payload, job_priority, own_key, of_group, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms, run_at,
+        own_holds_key, key_ms
+      );
+      -- Looks after the insert: a job that ends meanwhile is either in its way or here.
+      if enqueued is not null and key_ms is not null and exists (
+        select from ended_jobs where name = job_name and unique_key = own_key and key_until > clock_timestamp()
+      ) then
+        raise exception using errcode = 'ZF003', message = 'the key is taken';
+      end if;
+    exception when sqlstate 'ZF003' then
+      return null;
+    end;
+    exit when enqueued is not null or if_taken = 'keep';
+    update jobs
+    set payload = job_payload::json, due_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else due_at end
+    where name = job_name and unique_key = own_key and state <> 'running'
+    returning id into enqueued;
+    exit when enqueued is not null;
+    exit when exists (select from jobs where name = job_name and unique_key = own_key and state = 'running' and holds_key);
+  end loop;
+  -- Sent for each change: the job may be due before a worker polls next.
+  if if_taken = 'postpone' and enqueued is not null and starts_at < clock_timestamp() + interval '10 s' then
+    perform pg_notify('holdfast_jobs', job_name);
+  end if;
+  return enqueued;
+end
+$function$;
+
 -- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text of its
--- own, because as a part of the list's JSON it could not contain \u0000.
--- Answers an array with the id of each as text, or null if a job with its unique key waits already.
+-- own, because as a part of the list's JSON it could not contain \u0000. If one of the unique keys has rules, the jobs are enqueued one
+-- by one. Answers an array with the id of each as text, or null if its unique key is taken.
 create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -50,6 +100,22 @@ declare
   answer json;
   woken text[];
 begin
+  if exists (select from json_to_recordset(entries) as e (if_taken text) where e.if_taken is not null) then
+    return (
+      select json_agg(
+        jobs_enqueue_unique(
+          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.max_attempts, e.backoff_ms, e.max_backoff_ms, e.delay_ms,
+          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep')
+        )::text order by e.position
+      )
+      from (
+        select * from json_to_recordset(entries) as e (
+          position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
+          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text
+        ) order by e.position
+      ) e
+    );
+  end if;
   with entry as materialized (
     select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
     from json_to_recordset(entries) as e (
@@ -63,7 +129,7 @@ begin
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
       max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at
     from entry
-    on conflict (name, unique_key) where unique_key is not null and state <> 'running' do nothing
+    on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
     returning id, name, due_at
   )
   select json_agg(inserted.id::text order by position),

@@ -27,19 +27,21 @@ begin
 end
 $function$;
 
--- Moves a job to the table of jobs that are over, as the record says. The caller has locked its row and its group.
-create function "{schema}".jobs_finish(job "{schema}".jobs, outcome text, reason text) returns void language plpgsql
+-- Moves a job to the table of jobs that have ended, as the record says. The caller has locked its row and its group.
+create function "{schema}".jobs_end(job "{schema}".jobs, outcome text, reason text) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   delete from jobs where id = job.id;
-  insert into finished_jobs (
-    id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-    enqueued_at, started_at, finished_at, worker, error, failed_attempts
+  insert into ended_jobs (
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress
   )
   values (
-    job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.group_key, job.attempt, job.failures,
-    job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at, job.started_at, clock_timestamp(), job.worker, reason,
-    job.failed_attempts
+    job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
+    -- A job that was cancelled or superseded leaves its key to the next one.
+    case when outcome = 'dead' then job.key_until end,
+    job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
+    job.started_at, clock_timestamp(), job.worker, reason, job.failed_attempts, job.progress
   );
 end
 $function$;
@@ -93,7 +95,7 @@ begin
     select case state when 'blocked' then 'ready' else state end into before from (
       select state from jobs where id = ended and attempt = ended_attempt and error = reason and state <> 'running'
       union all
-      select state from finished_jobs
+      select state from ended_jobs
       where id = ended and attempt = ended_attempt and error = reason and state in ('dead', 'superseded')
     ) same;
     return before;
@@ -108,7 +110,7 @@ begin
     );
     if not retry or job.failures + 1 >= job.max_attempts then
       job.failures := job.failures + 1;
-      perform jobs_finish(job, 'dead', reason);
+      perform jobs_end(job, 'dead', reason);
       return 'dead';
     end if;
   end if;
@@ -134,7 +136,7 @@ begin
     exception when lock_not_available then
       return 'busy';
     when unique_violation then
-      perform jobs_finish(job, 'superseded', job.error);
+      perform jobs_end(job, 'superseded', job.error);
       return 'superseded';
     end;
   end if;
@@ -147,6 +149,7 @@ $function$;
 
 -- Ends attempts.
 --   done, attempts   the jobs that are done and their attempts, in order of both
+--   results          null, or the result of each done job as JSON
 --   groups           the groups of all these jobs
 --   others           null, or [{ id, attempt, group, reason, retry, retry_in_ms }], as for jobs_end_attempt
 --   patient          whether to wait for other transactions. If not, what cannot be locked within 20 ms is busy. Otherwise a
@@ -159,7 +162,7 @@ $function$;
 --              a busy one, the others that have a unique key are busy without a try, so that the done jobs do not wait for each of
 --              them. Ask the busy ones again, in a call of their own
 create function "{schema}".jobs_settle(
-  done bigint[], attempts integer[], groups text[], others json, keeps_completed boolean, patient boolean
+  done bigint[], attempts integer[], results text[], groups text[], others json, keeps_completed boolean, patient boolean
 ) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -179,7 +182,7 @@ declare
 begin
   if not patient then
     -- Before the limit applies: a vacuum or a migration may have the tables for longer, and then nothing can be settled.
-    lock table jobs, finished_jobs in row exclusive mode;
+    lock table jobs, ended_jobs in row exclusive mode;
   end if;
   for round in 1..2 loop
     begin
@@ -200,13 +203,14 @@ begin
           where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
           returning *
         ), kept as (
-          insert into finished_jobs (
-            id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-            enqueued_at, started_at, finished_at, worker, error, failed_attempts
+          insert into ended_jobs (
+            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress, result
           )
-          select id, name, 'completed', priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms,
-            max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts
-          from gone where keeps_completed
+          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
+            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts,
+            progress, results[width_bucket(id, done)]::json
+          from gone where keeps_completed or key_until > clock_timestamp()
         )
         select array_agg(id) into completed from gone;
       end if;
@@ -240,7 +244,7 @@ begin
       from unnest(done, attempts) as pair (id, attempt)
     ) d left join jobs j on j.id = d.id and j.attempt = d.attempt and coalesce(j.state = 'running', false)
     where not (d.id = any (completed) and d.attempt = attempts[width_bucket(d.id, done)]) and not exists (
-      select from finished_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
+      select from ended_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
     );
   end if;
 

@@ -2,7 +2,7 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 --
--- Jobs that are not over are in one small table, and jobs that are over in another: so the past never slows down the present.
+-- Jobs that have not ended are in one small table, and those that have in another: so the past never slows down the present.
 -- A job is
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
@@ -19,6 +19,10 @@ create table "{schema}".jobs (
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
+  -- The unique key stays taken while the job runs.
+  holds_key boolean not null default false,
+  -- Until when the unique key stays taken even if the job has ended. Null: it does not.
+  key_until timestamptz,
   group_key text collate "C",
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
@@ -35,7 +39,11 @@ create table "{schema}".jobs (
   worker text,
   error text,
   -- The latest 100 failed attempts: [{ attempt, worker, startedAt, endedAt, error }], with instants in ms since 1970. Null: none.
-  failed_attempts jsonb
+  failed_attempts jsonb,
+  -- What the latest attempt to report any has reported.
+  progress json,
+  -- Somebody waits for the job, so each change of it is notified.
+  watched boolean not null default false
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -47,19 +55,22 @@ alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
-create unique index jobs_unique on "{schema}".jobs (name, unique_key) where unique_key is not null and state <> 'running';
+create unique index jobs_unique on "{schema}".jobs (name, unique_key)
+  where unique_key is not null and (state <> 'running' or holds_key);
 -- The database itself refuses a second running job of a group, whatever a claim does.
 create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
 
-create table "{schema}".finished_jobs (
+create table "{schema}".ended_jobs (
   id bigint primary key,
   name text collate "C" not null,
   state text not null check (state in ('completed', 'dead', 'cancelled', 'superseded')),
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
+  holds_key boolean not null default false,
+  key_until timestamptz,
   group_key text collate "C",
   attempt integer not null,
   failures integer not null,
@@ -68,16 +79,21 @@ create table "{schema}".finished_jobs (
   max_backoff_ms bigint not null,
   enqueued_at timestamptz not null,
   started_at timestamptz,
-  finished_at timestamptz not null,
+  ended_at timestamptz not null,
   worker text,
   error text,
-  failed_attempts jsonb
+  failed_attempts jsonb,
+  progress json,
+  -- What the handler has returned.
+  result json
 );
 
 -- For lists of dead jobs, newest first. Completed jobs, of which there are many, do not pay for it.
-create index finished_jobs_failed on "{schema}".finished_jobs (state, id) where state <> 'completed';
+create index ended_jobs_failed on "{schema}".ended_jobs (state, id) where state <> 'completed';
+-- The keys that stay taken after the end of their jobs.
+create index ended_jobs_keys on "{schema}".ended_jobs (name, unique_key) where key_until is not null;
 -- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
-create index finished_jobs_age on "{schema}".finished_jobs using brin (finished_at) with (pages_per_range = 16, autosummarize = on);
+create index ended_jobs_age on "{schema}".ended_jobs using brin (ended_at) with (pages_per_range = 16, autosummarize = on);
 
 comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
-comment on table "{schema}".finished_jobs is 'holdfast: jobs that are over, until they are cleaned up.';
+comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';

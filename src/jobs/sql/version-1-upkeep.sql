@@ -2,7 +2,7 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- Ends jobs that are in one of the states and not over. Waits for no other transaction.
+-- Ends jobs that are in one of the states and have not ended. Waits for no other transaction.
 -- Answers { changed: [id], busy: [id] }. busy: another transaction has locked the job or its group. Ask again.
 create function "{schema}".jobs_cancel(cancelled bigint[], states text[], reason text) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -27,7 +27,7 @@ begin
     end if;
     select * into job from jobs where id = found_id and state = any (states) for update skip locked;
     if found then
-      perform jobs_finish(job, 'cancelled', reason);
+      perform jobs_end(job, 'cancelled', reason);
       changed := changed || found_id;
     elsif exists (select from jobs where id = found_id and state = any (states)) then
       busy := busy || found_id;
@@ -40,7 +40,7 @@ begin
 end
 $function$;
 
--- Makes jobs ready again that are in one of the states and over, but not completed. Leaves a job alone if another job with its
+-- Makes jobs ready again that are in one of the states and have ended, but not completed. Leaves a job alone if another job with its
 -- unique key waits. Answers as jobs_cancel. A job is also busy if an open transaction has enqueued its unique key. Each of these
 -- costs 20 ms, and after 200 ms the rest is busy without a try, because others may wait for the jobs that are ready already. The
 -- untried ones come first in the answer, and jobs are tried in the order of the ids.
@@ -57,12 +57,12 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id, unique_key from finished_jobs where id = any (retried) and state = any (states) and state <> 'completed'
+    select id, unique_key from ended_jobs where id = any (retried) and state = any (states) and state <> 'completed'
     order by id for update skip locked
   )
   select array_agg(id), array_agg(id order by array_position(retried, id)) filter (where unique_key is not null)
   into unlocked, keyed from free;
-  select array_agg(id) into busy from finished_jobs
+  select array_agg(id) into busy from ended_jobs
   where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (coalesce(unlocked, '{}'));
 
   changed := jobs_revive(array(select unnest(unlocked) except select unnest(keyed)));
@@ -81,7 +81,7 @@ begin
 end
 $function$;
 
--- Moves jobs that the caller has locked back to the jobs that are not over. Answers the ids of those that were moved. If an open
+-- Moves jobs that the caller has locked back to the jobs that have not ended. Answers the ids of those that were moved. If an open
 -- transaction has enqueued the same name and unique key, waits for its end.
 create function "{schema}".jobs_revive(revived bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -91,16 +91,16 @@ declare
 begin
   with again as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, group_key, attempt, failures, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error, failed_attempts
+      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
     )
-    select id, name, 'ready', priority, payload, unique_key, group_key, attempt, 0, max_attempts, backoff_ms, max_backoff_ms,
-      enqueued_at, started_at, worker, error, failed_attempts
-    from finished_jobs where id = any (revived) order by id
+    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
+      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+    from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
   ), gone as (
-    delete from finished_jobs f using again where f.id = again.id
+    delete from ended_jobs f using again where f.id = again.id
   )
   select array(select id from again), array(select distinct name from again) into moved, woken;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
@@ -116,7 +116,7 @@ begin
 end
 $function$;
 
--- Forgets jobs that are in one of the states and over. Waits for no other transaction. Answers as jobs_cancel.
+-- Forgets jobs that are in one of the states and have ended. Waits for no other transaction. Answers as jobs_cancel.
 create function "{schema}".jobs_remove(removed bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -124,12 +124,12 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id from finished_jobs where id = any (removed) and state = any (states) for update skip locked
+    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
   ), gone as (
-    delete from finished_jobs f using free where f.id = free.id returning f.id
+    delete from ended_jobs f using free where f.id = free.id returning f.id
   )
   select array_agg(id order by id) into changed from gone;
-  select array_agg(id) into busy from finished_jobs where id = any (removed) and state = any (states);
+  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states);
   return jobs_changes(changed, busy);
 end
 $function$;
@@ -141,7 +141,34 @@ create function "{schema}".jobs_changes(changed bigint[], busy bigint[]) returns
   )
 $function$;
 
--- Deletes up to 1,000 completed jobs and up to 1,000 others that have been over for longer than a time; null keeps them.
+-- Answers whether jobs of the names are left to run: ready, running, and with skips_delays also delayed ones, which it makes due.
+-- A blocked job counts by the job that it waits for, and a job of a paused name only while it runs.
+create function "{schema}".jobs_left(names text[], skips_delays boolean) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+declare
+  woken text[];
+begin
+  if skips_delays then
+    with due as (
+      update jobs set due_at = clock_timestamp()
+      where id in (
+        select id from jobs
+        where state = 'delayed' and due_at > clock_timestamp() and name = any (names) for update skip locked
+      )
+      returning name
+    )
+    select array_agg(distinct name) into woken from due;
+    perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  end if;
+  return exists (
+    select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))
+      and (state = 'running' or name not in (select l.name from job_limits l where l.paused))
+  );
+end
+$function$;
+
+-- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. Keeps a job whose
+-- unique key is still taken.
 -- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
@@ -154,15 +181,17 @@ begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
-  delete from finished_jobs where id in (
-    select id from finished_jobs
-    where state = 'completed' and finished_at < (select clock_timestamp() - completed_ms * interval '1 ms')
+  delete from ended_jobs where id in (
+    select id from ended_jobs
+    where state = 'completed' and ended_at < (select clock_timestamp() - completed_ms * interval '1 ms')
+      and coalesce(key_until < clock_timestamp(), true)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
-  delete from finished_jobs where id in (
-    select id from finished_jobs
-    where state <> 'completed' and finished_at < (select clock_timestamp() - ended_ms * interval '1 ms')
+  delete from ended_jobs where id in (
+    select id from ended_jobs
+    where state <> 'completed' and ended_at < (select clock_timestamp() - ended_ms * interval '1 ms')
+      and coalesce(key_until < clock_timestamp(), true)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;

@@ -1,21 +1,20 @@
 import { Cron } from 'croner'
-import { expected } from '../base/arguments.ts'
-import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
+import { expected } from './arguments.ts'
+import { show } from './duration.ts'
 
 /** When an expression says that it is time, in milliseconds since 1970. Whole seconds, the same on every machine. */
 export class Ticks {
   readonly #cron: Cron
 
-  /** @throws {InvalidArgumentError} when the expression or the zone is none, or no tick is to come. */
-  constructor(expression: string, timezone: string, nowMs: number) {
+  /**
+   * `name`: that of the argument, for the message.
+   *
+   * @throws {InvalidArgumentError} when the expression or the zone is none.
+   */
+  constructor(expression: string, timezone: string, name = 'expression') {
     checkTimezone(timezone)
-    this.#cron = parse(expression, timezone)
-    if (this.next(nowMs) === undefined) {
-      throw new InvalidArgumentError(
-        `Expected \`expression\` to match some time from now on, got ${show(expression)}.`,
-      )
-    }
+    this.#cron = parse(expression, { timezone, name })
   }
 
   /** The first one later than that; `undefined` when there is none. */
@@ -41,11 +40,14 @@ export function checkTimezone(timezone: unknown): asserts timezone is string {
   throw expected('timezone', "an IANA time zone, such as 'Europe/Berlin' or 'UTC'", timezone)
 }
 
-function parse(expression: unknown, timezone: string): Cron {
+function parse(
+  expression: unknown,
+  { timezone, name }: { readonly timezone: string; readonly name: string },
+): Cron {
   let cause: unknown
   if (typeof expression === 'string' && expression.length > LONGEST_EXPRESSION) {
     throw new InvalidArgumentError(
-      `Expected \`expression\` to have at most ${LONGEST_EXPRESSION} characters, got ${expression.length}.`,
+      `Expected \`${name}\` to have at most ${LONGEST_EXPRESSION} characters, got ${expression.length}.`,
     )
   }
   try {
@@ -58,7 +60,7 @@ function parse(expression: unknown, timezone: string): Cron {
     cause = error
   }
   throw new InvalidArgumentError(
-    `Expected \`expression\` to be a cron expression of 5, 6 (seconds first) or 7 (years last) fields, got ${show(expression)}.`,
+    `Expected \`${name}\` to be a cron expression of 5, 6 (seconds first) or 7 (years last) fields, got ${show(expression)}.`,
     { cause },
   )
 }

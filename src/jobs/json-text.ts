@@ -2,38 +2,47 @@ import { show } from '../base/duration.ts'
 import { messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 
-/** A payload as JSON. Refuses what would silently read back as something else. */
-export function payloadText(payload: unknown, { maxBytes }: { readonly maxBytes: number }): string {
-  const text = stringify(payload)
+/** What a job keeps as JSON. */
+export type Kept = 'payload' | 'progress' | 'result'
+
+/** A value as JSON. Refuses what would silently read back as something else. */
+export function jsonText(kept: Kept, value: unknown, { maxBytes }: { readonly maxBytes: number }): string {
+  const text = stringify(kept, value)
   // A character is one to three bytes, so only a text near the limit has to be encoded.
   const bytes = text.length > maxBytes ? text.length : text.length * 3 > maxBytes ? byteLength(text) : 0
   if (bytes <= maxBytes) return text
   throw new InvalidArgumentError(
-    `Expected \`payload\` to be at most ${maxBytes} bytes of JSON (\`maxPayloadBytes\`), got ${bytes}. Store what is large elsewhere, and enqueue its name.`,
+    `Expected \`${kept}\` to be at most ${maxBytes} bytes of JSON${LIMIT[kept]}, got ${bytes}. ${kept === 'payload' ? 'Store what is large elsewhere, and enqueue its name.' : 'Store what is large elsewhere, and keep its name here.'}`,
   )
 }
 
-function stringify(payload: unknown): string {
-  if (payload === undefined) return 'null'
+const LIMIT: Readonly<Record<Kept, string>> = {
+  payload: ' (`maxPayloadBytes`)',
+  progress: '',
+  result: ' (`maxPayloadBytes`)',
+}
+
+function stringify(kept: Kept, value: unknown): string {
+  if (value === undefined) return 'null'
   try {
-    const text = JSON.stringify(payload, refusing()) as string | undefined
+    const text = JSON.stringify(value, refusing(kept)) as string | undefined
     if (text !== undefined) return text
   } catch (error) {
     if (isHoldfastError(error, 'invalid-argument')) throw error
     // A cycle, or a `toJSON` that throws.
     const reason = messageOf(error).split('\n')[0]
-    throw new InvalidArgumentError(`Expected \`payload\` to be JSON, got ${show(payload)}: ${reason}.`, {
+    throw new InvalidArgumentError(`Expected \`${kept}\` to be JSON, got ${show(value)}: ${reason}.`, {
       cause: error,
     })
   }
   throw new InvalidArgumentError(
-    `Expected \`payload\` to be JSON, got ${show(payload)}, whose \`toJSON\` gives nothing.`,
+    `Expected \`${kept}\` to be JSON, got ${show(value)}, whose \`toJSON\` gives nothing.`,
   )
 }
 
 /** A replacer that refuses a value that would become null or `{}`, or would be left out of an array. Its message says where. */
-function refusing(): (this: unknown, name: string, value: unknown) => unknown {
-  // The path from the payload to the current value: JSON.stringify goes depth first.
+function refusing(kept: Kept): (this: unknown, name: string, value: unknown) => unknown {
+  // The path from the outermost to the current value: JSON.stringify goes depth first.
   const holders: unknown[] = []
   const names: string[] = []
   return function (name, value) {
@@ -43,7 +52,7 @@ function refusing(): (this: unknown, name: string, value: unknown) => unknown {
     }
     const given = (this as Record<string, unknown>)[name]
     if (isLost(value, this) || (value === null && given instanceof Date)) {
-      const where = `payload${[...names, Array.isArray(this) ? `[${name}]` : name && `.${name}`].join('')}`
+      const where = `${kept}${[...names, Array.isArray(this) ? `[${name}]` : name && `.${name}`].join('')}`
       throw new InvalidArgumentError(
         `Expected \`${where}\` to be a value that JSON has, got ${given instanceof Date ? 'an invalid Date' : show(value)}.`,
       )

@@ -1,0 +1,69 @@
+import type { JobTables } from './job-tables.ts'
+import { jsonText } from './json-text.ts'
+import { type AttemptId, attemptKey, attemptKeys } from './statements.ts'
+
+interface ProgressReport {
+  readonly attempt: AttemptId
+  progress: string
+  readonly stored: Promise<{ readonly isCurrent: boolean }>
+  readonly resolve: (answer: { readonly isCurrent: boolean }) => void
+  readonly reject: (error: unknown) => void
+}
+
+/** Stores the progress of jobs, one statement at a time. While it runs, only the latest value of each job is kept for the next. */
+export class ProgressReports {
+  readonly #tables: JobTables
+  #pending = new Map<string, ProgressReport>()
+  #isSending = false
+
+  constructor(tables: JobTables) {
+    this.#tables = tables
+  }
+
+  /** Resolves when this value or a later one is stored. */
+  async report(attempt: AttemptId, value: unknown): Promise<{ readonly isCurrent: boolean }> {
+    const progress = jsonText('progress', value, { maxBytes: MOST_BYTES })
+    const key = attemptKey(attempt)
+    let report = this.#pending.get(key)
+    if (report === undefined) {
+      report = newReport(attempt, progress)
+      this.#pending.set(key, report)
+    } else report.progress = progress
+    if (!this.#isSending) {
+      this.#isSending = true
+      setImmediate(() => void this.#send())
+    }
+    return report.stored
+  }
+
+  async #send(): Promise<void> {
+    while (this.#pending.size > 0) {
+      const reports = this.#pending
+      this.#pending = new Map()
+      try {
+        const entries = [...reports.values()].map(({ attempt: { id, attempt }, progress }) => ({
+          id,
+          attempt,
+          progress,
+        }))
+        const gone = attemptKeys(await this.#tables.report(entries))
+        for (const [key, { resolve }] of reports) resolve({ isCurrent: !gone.has(key) })
+      } catch (error) {
+        for (const { reject } of reports.values()) reject(error)
+      }
+    }
+    this.#isSending = false
+  }
+}
+
+const MOST_BYTES = 8000
+
+function newReport(attempt: AttemptId, progress: string): ProgressReport {
+  let resolve: ProgressReport['resolve'] = () => {}
+  let reject: ProgressReport['reject'] = () => {}
+  const stored = new Promise<{ readonly isCurrent: boolean }>((onStored, onFailed) => {
+    resolve = onStored
+    reject = onFailed
+  })
+  return { attempt, progress, stored, resolve, reject }
+}

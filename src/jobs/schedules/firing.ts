@@ -1,0 +1,166 @@
+import { type Backoff, backoffMs } from '../../base/backoff.ts'
+import { paused, systemClock } from '../../base/clock.ts'
+import { isHoldfastError } from '../../errors.ts'
+import { parseNewJob } from '../new-job.ts'
+import type { JobWakes } from '../wakes.ts'
+import { type Advance, advanceOf } from './advance.ts'
+import type { ScheduleListeners } from './listeners.ts'
+import { type AdvanceRow, type ScheduleTables, written } from './schedule-tables.ts'
+import { lastJobOf, type RawSchedule } from './stored-schedule.ts'
+
+export interface FiringParts {
+  readonly tables: ScheduleTables
+  readonly wakes: JobWakes
+  readonly pollMs: number
+  readonly listeners: ScheduleListeners
+}
+
+/**
+ * Fires the schedules that are due, in this process. Each round is two statements: what is due, and the jobs of it. The database
+ * refuses the second one for a schedule that another process has fired meanwhile.
+ */
+export class Firing {
+  readonly #parts: FiringParts
+  readonly #stopping = new AbortController()
+  readonly #ended: Promise<void>
+  #wake = new AbortController()
+  /** A message has come since the last look. */
+  #isWoken = false
+  #recordAt = 0
+
+  constructor(parts: FiringParts) {
+    this.#parts = parts
+    const listener = { wake: (name: string | null) => this.#onMessage(name) }
+    parts.wakes.add(listener)
+    this.#ended = this.#keepFiring().finally(() => parts.wakes.delete(listener))
+  }
+
+  /** Resolves when the current round is over. */
+  stop(): Promise<void> {
+    this.#stopping.abort()
+    return this.#ended
+  }
+
+  /** The name of a job, empty for a schedule, null if messages may have been lost. */
+  #onMessage(name: string | null): void {
+    if (name !== '' && name !== null) return
+    this.#isWoken = true
+    this.#wake.abort()
+  }
+
+  /** Never rejects. */
+  async #keepFiring(): Promise<void> {
+    const { listeners } = this.#parts
+    for (let failures = 0; !this.#stopping.signal.aborted; ) {
+      try {
+        const pauseMs = await this.#fireDue()
+        failures = 0
+        await this.#pause(pauseMs)
+      } catch (error) {
+        if (this.#stopping.signal.aborted) return
+        listeners.onError(error)
+        if (isHoldfastError(error, 'closed')) return
+        failures += 1
+        await paused(systemClock, backoffMs(ASKING_AGAIN, failures), this.#stopping.signal)
+      }
+    }
+  }
+
+  /** Fires what is due, and resolves with the time until the next look. */
+  async #fireDue(): Promise<number> {
+    const { tables, wakes, pollMs } = this.#parts
+    wakes.probe()
+    for (let passed = 0; !this.#stopping.signal.aborted; ) {
+      this.#isWoken = false
+      const { due, nowMs, againMs, hasOpen } = await tables.due(MOST_AT_ONCE, passed)
+      if (hasOpen) await this.#recordOutcomes()
+      if (due.length === 0 && passed === 0) return this.#pauseMs({ againMs, hasOpen, pollMs })
+      const isAlone = due.length === 0 || (await this.#fire(due, nowMs))
+      // Others fire the same ones. If there are many, this process goes on at another place.
+      passed = isAlone || due.length < MOST_AT_ONCE ? 0 : MOST_AT_ONCE * Math.floor(Math.random() * 8)
+    }
+    return 0
+  }
+
+  /** Resolves with whether no other process has fired or changed one of them meanwhile. */
+  async #fire(due: readonly RawSchedule[], nowMs: number): Promise<boolean> {
+    const advances = new Map<string, Advance>()
+    const rows: AdvanceRow[] = []
+    let jobs = 0
+    for (const raw of due) {
+      if (jobs >= MOST_JOBS) break
+      const advance = this.#advanceOf(raw, nowMs)
+      advances.set(raw.id, advance)
+      rows.push(rowOf(raw, advance))
+      jobs += advance.fires.length
+    }
+    const fired = await this.#parts.tables.fire(rows)
+    const byId = new Map(due.map((raw) => [raw.id, raw]))
+    for (const { id, jobs: jobIds } of fired) {
+      const raw = byId.get(id)
+      const advance = advances.get(id)
+      if (raw !== undefined && advance !== undefined) this.#parts.listeners.tell(raw, { advance, jobIds })
+    }
+    return fired.length === rows.length
+  }
+
+  /** What this process cannot read, it leaves to others for a while: the others may be newer. */
+  #advanceOf(raw: RawSchedule, nowMs: number): Advance {
+    try {
+      return advanceOf({ ...raw, lastJob: lastJobOf(raw) }, nowMs)
+    } catch (error) {
+      this.#parts.listeners.onError(error)
+      const next = { tickMs: raw.tickMs, dueMs: nowMs + UNREADABLE_MS }
+      return { fires: [], missed: null, overlapped: null, next }
+    }
+  }
+
+  /** Before the jobs are deleted. */
+  async #recordOutcomes(): Promise<void> {
+    if (performance.now() < this.#recordAt) return
+    this.#recordAt = performance.now() + RECORD_EVERY_MS
+    while (await this.#parts.tables.recordOutcomes());
+  }
+
+  #pauseMs({
+    againMs,
+    hasOpen,
+    pollMs,
+  }: {
+    againMs: number | null
+    hasOpen: boolean
+    pollMs: number
+  }): number {
+    // A little at random, so that one process has fired before the others look.
+    const next = againMs === null ? Number.POSITIVE_INFINITY : againMs + Math.random() * SPREAD_MS
+    return Math.min(next, pollMs, hasOpen ? RECORD_EVERY_MS : Number.POSITIVE_INFINITY)
+  }
+
+  /** Until the time is over, or a message comes. Keeps the process alive. */
+  async #pause(pauseMs: number): Promise<void> {
+    this.#wake = new AbortController()
+    if (this.#isWoken) this.#wake.abort()
+    await paused(systemClock, pauseMs, this.#wake.signal, this.#stopping.signal)
+    // Many changes together are one look.
+    if (this.#isWoken) await paused(systemClock, SPREAD_MS, this.#stopping.signal)
+  }
+}
+
+function rowOf(raw: RawSchedule, { fires, missed, overlapped, next }: Advance): AdvanceRow {
+  const job = { name: raw.job, ...raw.definition.jobOptions }
+  const { payload: _, ...entry } = parseNewJob(job, 0, { maxPayloadBytes: MOST_PAYLOAD_BYTES })
+  return {
+    ...{ id: raw.id, version: raw.version, fires, entry },
+    ...{ missed: missed?.count ?? 0, overlapped: overlapped?.count ?? 0, ...written(next) },
+  }
+}
+
+/** The largest payload of a schedule. One statement may fire some hundreds of them. */
+export const MOST_PAYLOAD_BYTES = 65_536
+const MOST_AT_ONCE = 200
+const MOST_JOBS = 500
+const SPREAD_MS = 20
+/** Sooner than most jobs are deleted. */
+const RECORD_EVERY_MS = 20_000
+const UNREADABLE_MS = 60_000
+const ASKING_AGAIN: Backoff = { firstMs: 250, longestMs: 10_000, jitter: 0.25 }

@@ -1,0 +1,28 @@
+/**
+ * Stored schedules, whose ticks become jobs in PostgreSQL. See [Stored schedules](../../../docs/job-schedules.md).
+ *
+ * @module
+ */
+export { createJobSchedules } from './create-job-schedules.ts'
+export type {
+  InTransaction,
+  JobSchedules,
+  JobSchedulesOptions,
+  ListSchedulesOptions,
+  NewSchedule,
+  ScheduleChange,
+  ScheduledPayload,
+  ScheduleFilter,
+  ScheduleSelection,
+  ScheduleTick,
+  StoredSchedulesPage,
+} from './job-schedules.ts'
+export type { LeftOutTicks, ScheduleFire } from './listeners.ts'
+export type { ScheduledJobSettings, ScheduleTimes, StoredScheduleOptions } from './options.ts'
+export {
+  type LastRun,
+  SCHEDULE_STATES,
+  type ScheduleState,
+  type StoredSchedule,
+  type StoredScheduleDetails,
+} from './stored-schedule.ts'

@@ -1,0 +1,145 @@
+-- The functions of the jobs, version 1: limits of names. What a name may do is a row, which a claim reads before it takes jobs.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- A name without a limit has no row.
+create table "{schema}".job_limits (
+  name text collate "C" primary key,
+  paused boolean not null default false,
+  -- How many of its jobs may run at once. Null: any number.
+  concurrency integer,
+  -- How many of its jobs may be claimed within any stretch of time that is as long as the window. Null: any number.
+  points integer,
+  window_ms bigint,
+  check ((points is null) = (window_ms is null)),
+  -- The jobs that were claimed under the limit and had not ended at the last claim: at most as many as concurrency.
+  running bigint[] not null default '{}',
+  -- When jobs were claimed within the last window: at most as many instants as points.
+  claimed_at timestamptz[] not null default '{}'
+);
+comment on table "{schema}".job_limits is 'holdfast: the names of jobs that are paused or limited.';
+
+-- How many jobs of each of the names may be claimed now; null: any number. waits_ms: after how long more may be; null: nobody knows.
+-- Locks the limits until the claim commits, so that claims at the same time do not count the same places. Only those of names that have
+-- a job to claim. Whoever has this lock waits for no other, so it cannot be part of a deadlock.
+create function "{schema}".jobs_allowed(names text[], out allowed integer[], out waits_ms double precision) language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  due record;
+  known job_limits;
+  -- When each point of the window comes back, in order.
+  points_at timestamptz[];
+  free integer;
+begin
+  allowed := array_fill(null::integer, array[cardinality(names)]);
+  for due in
+    select l.name, l.paused from job_limits l
+    where l.name = any (names) and exists (select from jobs j where j.state = 'ready' and j.name = l.name)
+    order by l.name
+  loop
+    if due.paused then
+      allowed[array_position(names, due.name)] := 0;
+      continue;
+    end if;
+    -- A statement of its own, and those after it: they see what the last owner of the lock has committed.
+    select * into known from job_limits l where l.name = due.name for update;
+    continue when not found;
+    free := null;
+    if known.concurrency is not null then
+      free := least(free, known.concurrency - (
+        select count(*) from jobs where id = any (known.running) and coalesce(state = 'running', false)
+      )::integer);
+      if free <= 0 then
+        -- The worker that ends a job of this name claims in the same statement. This is for one that has no place.
+        waits_ms := least(waits_ms, 500);
+      end if;
+    end if;
+    if known.points is not null then
+      points_at := array(
+        select at + known.window_ms * interval '1 ms' from unnest(known.claimed_at) as at
+        where at > clock_timestamp() - known.window_ms * interval '1 ms' order by at
+      );
+      free := least(free, known.points - cardinality(points_at));
+      if free <= 0 and cardinality(points_at) > 0 then
+        waits_ms := least(
+          waits_ms, 1 + extract(epoch from points_at[greatest(1, cardinality(points_at) - known.points + 1)] - clock_timestamp()) * 1000
+        );
+      end if;
+    end if;
+    allowed[array_position(names, due.name)] := greatest(free, 0);
+  end loop;
+end
+$function$;
+
+-- Counts the jobs that a claim has taken, of those that it found. Answers what is then left of allowed.
+create function "{schema}".jobs_take(names text[], allowed integer[], found_ids bigint[]) returns integer[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  taken record;
+  at integer;
+begin
+  for taken in
+    select j.name, array_agg(j.id) as ids from jobs j
+    where j.id = any (found_ids) and coalesce(j.state = 'running', false) group by j.name
+  loop
+    at := array_position(names, taken.name);
+    continue when allowed[at] is null;
+    allowed[at] := allowed[at] - cardinality(taken.ids);
+    update job_limits l
+    set running = case when l.concurrency is not null then
+        array(select j.id from jobs j where j.id = any (l.running || taken.ids) and coalesce(j.state = 'running', false))
+      else '{}' end,
+      claimed_at = case when l.points is not null then
+        array(
+          select c from unnest(l.claimed_at) as c where c > clock_timestamp() - l.window_ms * interval '1 ms'
+        ) || array_fill(clock_timestamp(), array[cardinality(taken.ids)])
+      else '{}' end
+    where l.name = taken.name;
+  end loop;
+  return allowed;
+end
+$function$;
+
+-- Sets what a name may do, beside its pause. If it gets its first bound, the jobs that run already count.
+create function "{schema}".jobs_limit(limited text, most_running integer, most_points integer, of_window_ms bigint) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  insert into job_limits as l (name, concurrency, points, window_ms)
+  values (limited, most_running, most_points, of_window_ms)
+  on conflict (name) do update set concurrency = most_running, points = most_points, window_ms = of_window_ms,
+    running = case when l.concurrency is not null then l.running else '{}' end;
+  if most_running is not null then
+    update job_limits set running = array(select id from jobs where name = limited and state = 'running')
+    where name = limited and running = '{}';
+  end if;
+  perform jobs_limit_changed(limited);
+end
+$function$;
+
+create function "{schema}".jobs_pause(named text, is_paused boolean) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  if is_paused then
+    insert into job_limits as l (name, paused) values (named, true) on conflict (name) do update set paused = true;
+  else
+    update job_limits set paused = false where name = named;
+  end if;
+  perform jobs_limit_changed(named);
+end
+$function$;
+
+-- Forgets a row that says nothing, and wakes the workers of the name.
+create function "{schema}".jobs_limit_changed(changed text) returns void
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  delete from job_limits where name = changed and not paused and concurrency is null and points is null;
+  perform pg_notify('holdfast_jobs', changed);
+end
+$function$;
+
+create function "{schema}".jobs_limits() returns json
+language sql stable set search_path = "{schema}", pg_temp as $function$
+  select coalesce(json_agg(json_build_object(
+    'name', name, 'isPaused', paused, 'concurrency', concurrency, 'points', points, 'windowMs', window_ms
+  ) order by name), '[]') from job_limits
+$function$;
