@@ -1,7 +1,8 @@
-import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
 import { InvalidArgumentError } from '../errors.ts'
 import {
   type During,
+  type IdempotencyOptions,
   type OutgoingResponse,
   openServerLocks,
   type RequestWork,
@@ -13,6 +14,13 @@ import type { CallbackOptions, Locks } from '../index.ts'
 declare module 'fastify' {
   interface FastifyInstance {
     readonly locks: Locks
+    /**
+     * A `preHandler` for requests that have a header `Idempotency-Key`: a repetition gets the first answer. See `RequestLocks` of
+     * `holdfast/http`.
+     */
+    idempotent(
+      options: IdempotencyOptions<FastifyRequest>,
+    ): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
   }
   interface FastifyRequest {
     /**
@@ -26,7 +34,7 @@ declare module 'fastify' {
 }
 
 /**
- * Plugin for Fastify 4.18 and newer: `fastify.locks`, and `request.withLock` for the duration of a request. When the server closes, whoever waits
+ * Plugin for Fastify 4.18 and newer: `fastify.locks`, `request.withLock` for the duration of a request, and `fastify.idempotent`. When the server closes, whoever waits
  * for a lock is answered with 503, requests that have theirs are finished, and then the locks are closed.
  *
  * ```ts
@@ -52,9 +60,10 @@ export const holdfast: FastifyPluginAsync<ServerLocksOptions> = Object.assign(pl
 })
 
 async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Promise<void> {
-  if (fastify.hasDecorator('locks') || fastify.hasRequestDecorator('withLock')) {
+  const isTaken = fastify.hasDecorator('locks') || fastify.hasDecorator('idempotent')
+  if (isTaken || fastify.hasRequestDecorator('withLock')) {
     throw new InvalidArgumentError(
-      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
+      'Expected `holdfast` to be registered once, on a server without `locks`, `idempotent` and `request.withLock`, got one that has them.',
     )
   }
   const { locks, requests, close } = await openServerLocks(options)
@@ -69,6 +78,7 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
     done()
   })
   fastify.decorate('locks', locks)
+  fastify.decorate('idempotent', (of: IdempotencyOptions<FastifyRequest>) => requests.idempotent(of))
   fastify.decorateRequest('withLock', async function <
     T,
   >(this: FastifyRequest, key: string, ...rest: WithLockArguments<T>): Promise<T> {

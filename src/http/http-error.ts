@@ -2,6 +2,7 @@ import { expected, parseCount } from '../base/arguments.ts'
 import {
   HoldfastError,
   type HoldfastErrorCode,
+  type IdempotencyKeyError,
   InvalidArgumentError,
   isHoldfastError,
   type StartTimeoutError,
@@ -35,6 +36,7 @@ export type StatusCodes = Readonly<Partial<Record<HoldfastErrorCode, number>>>
  * | `acquire-timeout`, `conflict`, `stale-fence` | 409 | |
  * | `start-timeout` of a limit or a task queue | 429 | when the window ends, where a rate limit refused |
  * | `store-unavailable`, `closed`, `queue-full` | 503 | 1 s |
+ * | `idempotency-key` | 400, 409, 410 or 422, by its `reason` | 1 s, while the first request is running |
  * | `invalid-argument` of a text that cannot be a key | 400 | |
  * | any other | the framework's own: 500 | |
  *
@@ -84,16 +86,30 @@ export function checkStatusCodes(statusCodes: unknown): asserts statusCodes is S
 function fieldsOf(error: HoldfastError, statusCodes: StatusCodes): HttpErrorFields | undefined {
   // Such a text usually came with the request; any other wrong argument is a mistake of the program.
   const isWrongKey = (error as Partial<InvalidArgumentError>).argument === 'key'
-  const status = statusCodes[error.code] ?? (isWrongKey ? 400 : USUAL[error.code])
+  const status = statusCodes[error.code] ?? (isWrongKey ? 400 : usualStatus(error))
   if (status === undefined) return undefined
   const { retryAfterMs } = error as Partial<StartTimeoutError>
-  return fields(status, retryAfterMs ?? (status === 503 ? 1000 : undefined))
+  const isSoonOver = status === 503 || (error as Partial<IdempotencyKeyError>).reason === 'running'
+  return fields(status, retryAfterMs ?? (isSoonOver ? 1000 : undefined))
 }
 
 function fields(status: number, retryAfterMs: number | undefined): HttpErrorFields {
   const headers: Record<string, string> =
     retryAfterMs === undefined ? {} : { 'retry-after': String(Math.ceil(retryAfterMs / 1000)) }
   return { statusCode: status, status, expose: status < 500, headers }
+}
+
+function usualStatus(error: HoldfastError): number | undefined {
+  return isHoldfastError(error, 'idempotency-key') ? STATUS_OF_REASON[error.reason] : USUAL[error.code]
+}
+
+/** The first four as in the draft of the IETF. The last one is a status that no client answers by trying again. */
+const STATUS_OF_REASON: Readonly<Record<IdempotencyKeyError['reason'], number>> = {
+  missing: 400,
+  malformed: 400,
+  'other-request': 422,
+  running: 409,
+  'answer-not-kept': 410,
 }
 
 const USUAL: StatusCodes = {

@@ -3,7 +3,16 @@
  *
  * @module
  */
+export type { HeaderValue } from './answer-recorder.ts'
 export { asHttpError, type HttpErrorFields, type StatusCodes } from './http-error.ts'
+export {
+  type FrameworkReply,
+  type IdempotencyMiddleware,
+  type IdempotencyOptions,
+  type RequestIdempotency,
+  requestIdempotency,
+} from './idempotency.ts'
+export type { IncomingRequest } from './idempotent-request.ts'
 export { openServerLocks, type ServerLocks, type ServerLocksOptions } from './open.ts'
 export {
   createRequestLocks,

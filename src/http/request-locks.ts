@@ -4,6 +4,13 @@ import { splitWork, type WorkArguments } from '../base/work.ts'
 import { ClosedError } from '../errors.ts'
 import type { CallbackOptions, Lease, Locks } from '../index.ts'
 import { checkStatusCodes, type StatusCodes, withStatus } from './http-error.ts'
+import {
+  type FrameworkReply,
+  Idempotency,
+  type IdempotencyMiddleware,
+  type IdempotencyOptions,
+} from './idempotency.ts'
+import type { IncomingRequest } from './idempotent-request.ts'
 import { isResponse, type OutgoingResponse, requestSignal } from './request-signal.ts'
 
 /** How errors of request locks become answers. */
@@ -35,10 +42,23 @@ export interface RequestLocks extends AsyncDisposable {
     work: RequestWork<T>,
   ): Promise<T>
   /**
+   * Answers a request that has a header `Idempotency-Key` once: a repetition with the same key gets the status, the headers and the body
+   * of the first answer, and its handler does not run. It is middleware of Express and a `preHandler` of Fastify. It stands behind
+   * what authenticates the request and parses its body.
+   *
+   * The answer is kept by `locks.once` before the client gets it. `next` gets a {@link IdempotencyKeyError} if a repetition differs from
+   * the first request (422), if the first request is still running (409), or if a key is required (400).
+   *
+   * @throws {InvalidArgumentError} when an option is not what it should be.
+   */
+  idempotent<Request extends IncomingRequest>(
+    options: IdempotencyOptions<Request>,
+  ): IdempotencyMiddleware<Request>
+  /**
    * Call it at the begin of a shutdown. Requests that wait, and new requests, are rejected with a `ClosedError` (503). So a server
    * can end its requests without waiting for keys that other instances hold. Requests that have their lock go on.
    *
-   * Resolves when the work of all requests has ended and its keys are released: close the locks then. The server itself does
+   * Resolves when the work of all requests has ended, their answers are kept and their keys are released: close the locks then. The server itself does
    * not wait for work whose client has gone, although it may still write. Calls without a request go on, and are not awaited.
    * Never rejects, and may be called again.
    */
@@ -111,6 +131,17 @@ class LocksOfRequests implements RequestLocks {
     }
   }
 
+  idempotent<Request extends IncomingRequest>(
+    options: IdempotencyOptions<Request>,
+  ): IdempotencyMiddleware<Request> {
+    const idempotency = new Idempotency(this.#locks, options)
+    return (request, reply, next) => {
+      const answered = this.#answer(idempotency, request, reply, next)
+      this.#ongoing.add(answered)
+      void answered.finally(() => this.#ongoing.delete(answered))
+    }
+  }
+
   async close(): Promise<void> {
     this.#isClosed = true
     for (const wait of this.#waits) wait.abort(closing(undefined))
@@ -128,19 +159,13 @@ class LocksOfRequests implements RequestLocks {
     const gone = signalOf(during)
     if (this.#isClosed) throw closing(key)
     gone.throwIfAborted()
-    const wait = new AbortController()
-    const unfollow = this.#follow(options.signal === undefined ? [gone] : [gone, options.signal], wait)
-    this.#waits.add(wait)
-    const waited = () => {
-      this.#waits.delete(wait)
-      unfollow()
-    }
+    const { signal, waited } = this.#beginWait(options.signal === undefined ? [gone] : [gone, options.signal])
     let worked = () => {}
     try {
-      return await this.#locks.withLock(key, { ...options, signal: wait.signal }, (lease) => {
+      return await this.#locks.withLock(key, { ...options, signal }, (lease) => {
         waited()
         // The client may have gone after the grant and before the promise of the grant has resolved.
-        wait.signal.throwIfAborted()
+        signal.throwIfAborted()
         // The signal of a response ends with it, and so does what the work leaves behind.
         if (during !== gone) return work(lease, { signal: AbortSignal.any([lease.signal, gone]) })
         const working = new AbortController()
@@ -151,6 +176,45 @@ class LocksOfRequests implements RequestLocks {
       waited()
       worked()
     }
+  }
+
+  /** Never rejects. */
+  async #answer<Request extends IncomingRequest>(
+    idempotency: Idempotency<Request>,
+    request: Request,
+    reply: OutgoingResponse | FrameworkReply,
+    next: (error?: Error) => void,
+  ): Promise<void> {
+    let waited = () => {}
+    try {
+      if (idempotency.isFor(request)) {
+        if (this.#isClosed) throw closing(undefined)
+        const wait = this.#beginWait([signalOf('raw' in reply ? reply.raw : reply)])
+        waited = wait.waited
+        const onBegun = () => {
+          wait.waited()
+          next()
+        }
+        return await idempotency.answer(request, reply, { signal: wait.signal, onBegun })
+      }
+    } catch (error) {
+      return next(withStatus(error, this.#statusCodes) as Error)
+    } finally {
+      waited()
+    }
+    next()
+  }
+
+  /** A wait ends when one of the signals aborts, or when these locks are closed. */
+  #beginWait(signals: readonly AbortSignal[]): { readonly signal: AbortSignal; readonly waited: () => void } {
+    const wait = new AbortController()
+    const unfollow = this.#follow(signals, wait)
+    this.#waits.add(wait)
+    const waited = () => {
+      this.#waits.delete(wait)
+      unfollow()
+    }
+    return { signal: wait.signal, waited }
   }
 
   /** Instead of AbortSignal.any, whose result a signal of the caller keeps for as long as it lives itself. */

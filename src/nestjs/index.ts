@@ -3,6 +3,7 @@
  *
  * @module
  */
+export { Idempotent } from './idempotent.ts'
 export {
   HoldfastModule,
   type HoldfastModuleAsyncOptions,

@@ -1,6 +1,9 @@
 import { isHoldfastError } from '../errors.ts'
 import {
   type HttpErrorFields,
+  type IdempotencyMiddleware,
+  type IdempotencyOptions,
+  type IncomingRequest,
   openServerLocks,
   type ServerLocks,
   type ServerLocksOptions,
@@ -9,7 +12,7 @@ import type { CallbackOptions, Locks } from '../index.ts'
 import type { ScheduleOptions } from '../schedule/index.ts'
 import { currentResponse, runUnder } from './running.ts'
 
-/** Under which a module has its {@link ModuleLocks}; for {@link WithLock} alone. */
+/** Under which a module has its {@link ModuleLocks}; for {@link WithLock} and {@link Idempotent} alone. */
 export const MODULE_LOCKS: unique symbol = Symbol.for('holdfast module')
 
 /** The locks of a module. NestJS calls the hooks. */
@@ -44,6 +47,12 @@ export class ModuleLocks {
     }
   }
 
+  idempotent<Request extends IncomingRequest>(
+    options: IdempotencyOptions<Request>,
+  ): IdempotencyMiddleware<Request> {
+    return this.#server.requests.idempotent(options)
+  }
+
   /** The first hook of a shutdown: requests that wait are answered, as the server waits for all of them next. */
   onModuleDestroy(): void {
     void this.#server.requests.close()
@@ -59,7 +68,7 @@ export class ModuleLocks {
  * NestJS takes the status and the message from an error, and leaves out its headers. So this sets
  * them, but only those of Holdfast's errors.
  */
-function setHeaders(response: object | undefined, error: unknown): void {
+export function setHeaders(response: object | undefined, error: unknown): void {
   if (!isHoldfastError(error)) return
   const { headers } = error as { readonly headers?: HttpErrorFields['headers'] }
   const writable = response as

@@ -205,7 +205,7 @@ export class Election {
   #parse(options: CampaignOptions) {
     checkOptions(options, CAMPAIGN)
     const { value, grace, onError, ...rest } = options
-    const settings = parseSettings(rest, TAKES.try, {
+    const parsed = parseSettings(rest, TAKES.try, {
       ...this.#defaults,
       renew: true,
       maxHoldMs: Number.POSITIVE_INFINITY,
@@ -213,6 +213,7 @@ export class Election {
       maxWaiting: Number.POSITIVE_INFINITY,
       storeTimeoutMs: undefined,
     })
+    const settings = { ...parsed, campaign: true }
     const stopMs = grace === undefined ? settings.ttlMs : parseDuration('grace', grace, HOLD_RANGE)
     checkValue(value)
     if (onError !== undefined) parseFunction('onError', onError)
@@ -220,15 +221,8 @@ export class Election {
   }
 }
 
-const CAMPAIGN: readonly string[] = [
-  'ttl',
-  'minHold',
-  'lockDelay',
-  'signal',
-  'value',
-  'grace',
-  'onError',
-] /** The pause after a refusal. It is long, because a person has to change something first. */
+const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
+/** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** Together with the pauses between them, these attempts take about a second. */
 const MOST_ASKED = 6

@@ -312,6 +312,11 @@ export class Locks {
     } while (cursor !== undefined)
   }
 
+  /** What {@link inspect} cannot know here, a sentence each, for people: the store is a replica, say. Empty: nothing is missing. */
+  async caveats(): Promise<readonly string[]> {
+    return this.#ask('inspect', () => this.#context.engine.store.caveats?.() ?? [])
+  }
+
   /**
    * Removes a holder from the key, or a waiter from the queue, by its id as `inspect` shows it. The store tells the holder,
    * and its lease is lost with reason `evicted`. Until then the holder may go on writing: only fences stop it.

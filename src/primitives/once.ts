@@ -100,9 +100,11 @@ async function doneBefore<T>(
   if (!(await isTaken(context, mark, settings))) return undefined
   if (!keepResult) return DONE_BEFORE
   const { signal } = settings
-  const holders = (await roomOf(context.engine, mark, signal === undefined ? {} : { signal }))?.holders ?? []
-  const done = holders.find(({ limit }) => limit === EXCLUSIVE.limit)
-  // The mark has run out by now, or is about to be taken: then the work still holds its key.
+  const room = await roomOf(context.engine, mark, signal === undefined ? {} : { signal })
+  // The mark is asked for when the work is done. So it says the same while it waits for calls that look.
+  const tickets = [...(room?.holders ?? []), ...(room?.queue ?? [])]
+  const done = tickets.find(({ limit }) => limit === EXCLUSIVE.limit)
+  // The mark has run out by now, or is about to be asked for: then the work still holds its key.
   if (done === undefined) return undefined
   return { ran: false, value: factOf(done.owner, 'result') as T | undefined }
 }

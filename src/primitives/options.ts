@@ -99,6 +99,8 @@ export interface HoldSettings {
   readonly signal: AbortSignal | undefined
   /** True for a ticket of Holdfast's own on a marked key: no event tells of it. */
   readonly quiet?: boolean | undefined
+  /** True for a campaign of an election. */
+  readonly campaign?: boolean | undefined
   /** When the call began, on the monotonic clock, if that was before the request for this key. For messages. */
   readonly startedAtMs?: number | undefined
 }

@@ -374,7 +374,7 @@ describe('bad input', () => {
     expect(
       (await errorOf(Promise.resolve(app.register(holdfast, { store: 'memory:' }).ready()))).message,
     ).toBe(
-      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
+      'Expected `holdfast` to be registered once, on a server without `locks`, `idempotent` and `request.withLock`, got one that has them.',
     )
   })
 
@@ -384,7 +384,7 @@ describe('bad input', () => {
     await app.register(holdfast, { store: 'memory:' })
     const twice = Promise.resolve(app.register(holdfast, { store: 'memory:' }).ready())
     expect((await errorOf(twice)).message).toBe(
-      'Expected `holdfast` to be registered once, on a server without `locks` and `request.withLock`, got one that has them.',
+      'Expected `holdfast` to be registered once, on a server without `locks`, `idempotent` and `request.withLock`, got one that has them.',
     )
   })
 })

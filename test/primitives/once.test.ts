@@ -59,6 +59,23 @@ describe('once', () => {
     await clock.advance(HOUR_MS)
   })
 
+  test('gives the first result while its mark waits for a call that looked and died', async () => {
+    const { locks, other, clock } = scene()
+    const keeping = { ...HOUR, keepResult: true }
+    let finish: (value: string) => void = () => {}
+    const first = locks.once('k', keeping, () => new Promise<string>((resolve) => (finish = resolve)))
+    await settled()
+    await other.locks.readWrite('k#done').acquireRead({ ttl: '2s', renew: false })
+    finish('first')
+    await settled()
+    expect(await other.locks.once('k', { ...keeping, wait: 0 }, () => expect.unreachable())).toEqual({
+      ran: false,
+      value: 'first',
+    })
+    expect(await clock.until(first)).toEqual({ ran: true, value: 'first' })
+    await clock.advance(HOUR_MS)
+  })
+
   test.each<[string, unknown]>([
     ['got one of 8001', 'x'.repeat(7999)],
     ['BigInt', 1n],

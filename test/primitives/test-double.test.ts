@@ -48,6 +48,7 @@ test('a plain object may stand in for the locks of a program under test', async 
     check: async () => {},
     waitUntilFree: async () => {},
     inspect: (options) => real.inspect(options),
+    caveats: async () => [],
     evict: async () => [],
     evictAll: async () => [],
     on: (event, listener) => real.on(event, listener),

@@ -1,0 +1,197 @@
+/** The value of a header, as Node.js has it. */
+export type HeaderValue = number | string | readonly string[]
+
+/** The part of Node's `ServerResponse` through which every framework answers. */
+export interface RawResponse {
+  statusCode: number
+  readonly headersSent: boolean
+  readonly destroyed?: boolean
+  getHeaders(): Readonly<Record<string, HeaderValue | undefined>>
+  hasHeader(name: string): boolean
+  setHeader(name: string, value: HeaderValue): unknown
+  writeHead(...args: unknown[]): unknown
+  write(...args: unknown[]): boolean
+  end(...args: unknown[]): unknown
+  once(event: 'close', listener: () => void): unknown
+}
+
+/** The answer of a handler. */
+export interface RecordedAnswer {
+  readonly status: number
+  /** Those that the answer had not before its handler began. */
+  readonly headers: Readonly<Record<string, HeaderValue>>
+  /** `undefined`: longer than 64 KiB. */
+  readonly body: Buffer | undefined
+}
+
+/** In bytes. A longer body is sent while it is written. */
+const MOST_RECORDED = 65_536
+
+type Recording =
+  /** Nothing has reached the client. */
+  | { readonly tag: 'recording'; readonly chunks: Buffer[]; bytes: number }
+  /** The body was too long: everything goes to the client at once. */
+  | { readonly tag: 'passing' }
+  /** The handler has answered, and the client gets the answer with `send`. */
+  | { readonly tag: 'answered'; readonly send: () => void }
+  | { readonly tag: 'sent' }
+
+/**
+ * Keeps the answer of a handler back until it is stored, so that a client never has an answer that a repetition would not get.
+ * It replaces the methods of the response, because that is where all frameworks meet.
+ */
+export class AnswerRecorder {
+  /** Resolves when the handler has answered. */
+  readonly answered: Promise<RecordedAnswer>
+  readonly #response: RawResponse
+  readonly #before: Readonly<Record<string, HeaderValue | undefined>>
+  /** The headers that were given to `writeHead`. Node.js may not show them. */
+  readonly #written: Record<string, HeaderValue> = {}
+  readonly #original: Pick<RawResponse, 'write' | 'end' | 'writeHead'>
+  #state: Recording = { tag: 'recording', chunks: [], bytes: 0 }
+  #tell: (answer: RecordedAnswer) => void = () => {}
+
+  /** `before`: the headers that the framework has set until now. They are set again for a repetition, so they are not recorded. */
+  constructor(response: RawResponse, before: Readonly<Record<string, HeaderValue | undefined>>) {
+    this.#response = response
+    this.#before = { ...before }
+    this.answered = new Promise((resolve) => {
+      this.#tell = resolve
+    })
+    this.#original = {
+      write: response.write.bind(response),
+      end: response.end.bind(response),
+      writeHead: response.writeHead.bind(response),
+    }
+    response.writeHead = (...args) => {
+      Object.assign(this.#written, headersOf(args.at(-1)))
+      return this.#original.writeHead(...args)
+    }
+    response.write = (...args) => this.#write(args)
+    response.end = (...args) => {
+      this.#end(args)
+      return response
+    }
+  }
+
+  /** Gives the answer to the client, if there is one. From now on the response is as it was. */
+  send(): void {
+    const state = this.#state
+    if (state.tag === 'recording') this.#pass(state.chunks)
+    else if (state.tag === 'answered') {
+      this.#state = { tag: 'sent' }
+      state.send()
+    }
+  }
+
+  #write(args: readonly unknown[]): boolean {
+    const state = this.#state
+    switch (state.tag) {
+      case 'recording': {
+        const { chunk, callback } = chunkOf(args)
+        state.chunks.push(chunk)
+        state.bytes += chunk.length
+        if (state.bytes > MOST_RECORDED) return this.#pass(state.chunks)
+        // The writer may go on: it waits for a full buffer, and not for the client.
+        if (callback !== undefined) queueMicrotask(callback)
+        return true
+      }
+      case 'passing':
+        return this.#original.write(...args)
+      case 'answered':
+      case 'sent':
+        return false
+      default:
+        return state satisfies never
+    }
+  }
+
+  #end(args: readonly unknown[]): void {
+    const state = this.#state
+    switch (state.tag) {
+      case 'recording': {
+        const { chunk, callback } = chunkOf(args)
+        this.#answer(Buffer.concat([...state.chunks, chunk]), callback)
+        return
+      }
+      case 'passing':
+        this.#tell({ status: this.#response.statusCode, headers: {}, body: undefined })
+        this.#state = { tag: 'sent' }
+        this.#original.end(...args)
+        return
+      case 'answered':
+      case 'sent':
+        return
+      default:
+        state satisfies never
+    }
+  }
+
+  #answer(body: Buffer, callback: (() => void) | undefined): void {
+    const response = this.#response
+    const { statusCode: status } = response
+    const headers = this.#newHeaders()
+    this.#state = {
+      tag: 'answered',
+      send: () => void this.#original.end(body, undefined, callback),
+    }
+    if (!response.headersSent) {
+      // Node.js cannot count a body that follows its head.
+      const isCounted = ['content-length', 'transfer-encoding'].some((name) => response.hasHeader(name))
+      if (!isCounted && status !== 204 && status !== 304) response.setHeader('content-length', body.length)
+      // Who answers a second time by mistake finds the head written, as always after an answer.
+      response.writeHead(status)
+    }
+    this.#tell({ status, headers, body: body.length > MOST_RECORDED ? undefined : body })
+  }
+
+  #newHeaders(): Record<string, HeaderValue> {
+    const all = { ...this.#response.getHeaders(), ...this.#written }
+    const added = Object.entries(all).flatMap(([name, value]) =>
+      value === undefined || NOT_KEPT.has(name) || String(value) === String(this.#before[name])
+        ? []
+        : [[name, value] as const],
+    )
+    return Object.fromEntries(added)
+  }
+
+  #pass(chunks: readonly Buffer[]): boolean {
+    this.#state = { tag: 'passing' }
+    return chunks.map((chunk) => this.#original.write(chunk)).at(-1) ?? true
+  }
+}
+
+/** About one connection or one client. A cookie is a secret, and everyone who can read the store can read an answer. */
+const NOT_KEPT: ReadonlySet<string> = new Set([
+  'connection',
+  'content-length',
+  'date',
+  'keep-alive',
+  'set-cookie',
+  'trailer',
+  'transfer-encoding',
+])
+
+function chunkOf(args: readonly unknown[]): { chunk: Buffer; callback: (() => void) | undefined } {
+  const callback = args.find((arg) => typeof arg === 'function') as (() => void) | undefined
+  const [chunk, encoding] = args
+  if (typeof chunk === 'string') {
+    return {
+      chunk: Buffer.from(chunk, typeof encoding === 'string' ? (encoding as BufferEncoding) : 'utf8'),
+      callback,
+    }
+  }
+  return { chunk: chunk instanceof Uint8Array ? Buffer.from(chunk) : Buffer.alloc(0), callback }
+}
+
+/** The last argument of `writeHead`: an object, pairs, or names and values in turn. */
+function headersOf(given: unknown): Record<string, HeaderValue> {
+  if (typeof given !== 'object' || given === null) return {}
+  if (!Array.isArray(given)) return lowered(Object.entries(given))
+  if (Array.isArray(given[0])) return lowered(given)
+  return lowered(given.flatMap((name, index) => (index % 2 === 0 ? [[name, given[index + 1]]] : [])))
+}
+
+function lowered(entries: readonly (readonly [string, HeaderValue])[]): Record<string, HeaderValue> {
+  return Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase(), value]))
+}

@@ -1,0 +1,73 @@
+import { show } from '../base/duration.ts'
+import { IdempotencyKeyError, InvalidArgumentError } from '../errors.ts'
+
+/** The part that the requests of Express, Fastify and Node.js have in common. */
+export interface IncomingRequest {
+  /** `POST`, as Node.js gives it. */
+  readonly method?: string | undefined
+  /** The path with its query, as Node.js gives it. */
+  readonly url?: string | undefined
+  /** The whole URL, in a router of Express. */
+  readonly originalUrl?: string | undefined
+  /** By lower-case name. */
+  readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>
+  /** The body as the framework has parsed it. */
+  readonly body?: unknown
+}
+
+/**
+ * The key that a client has sent: a text of 1 to 255 visible characters, with or without the double quotes of a structured header.
+ * `null`: the request has none.
+ *
+ * @throws {IdempotencyKeyError} `malformed`
+ */
+export function clientKeyOf({ headers }: IncomingRequest): string | null {
+  const header = headers['idempotency-key']
+  if (header === undefined) return null
+  const text = typeof header === 'string' ? header.trim() : header.join(', ')
+  const key = /^"((?:[^"\\]|\\["\\])*)"$/.exec(text)?.[1]?.replace(/\\(["\\])/g, '$1') ?? text
+  // A client that sends the header twice is not understood: Node.js joins the two by a comma and a space.
+  if (/^[!-~]{1,255}$/.test(key) && (key === text || !/^"/.test(key))) return key
+  throw new IdempotencyKeyError(
+    `Expected the header Idempotency-Key to be one text of 1 to 255 visible ASCII characters, got ${show(text)}.`,
+    { reason: 'malformed' },
+  )
+}
+
+/** The key of the lock. A scope cannot reach into another one, as its `:` is encoded. Nor can a key name the mark of another key. */
+export function lockKeyOf(scope: unknown, clientKey: string): string {
+  if (typeof scope === 'string' && scope !== '' && !/\p{Surrogate}/u.test(scope)) {
+    return `idempotency:${encodeURIComponent(scope)}:${encodeURIComponent(clientKey)}`
+  }
+  throw new InvalidArgumentError(
+    `Expected \`scope\` to return a text with at least one character, got ${show(scope)}. Without a scope one user could get the answer of another.`,
+  )
+}
+
+/** What a repetition has in common with the first request: a hash of the method, the URL and the body. */
+export async function fingerprintOf(request: IncomingRequest, body: unknown): Promise<string> {
+  const head = Buffer.from(`${request.method} ${request.originalUrl ?? request.url}\n`)
+  const hash = await crypto.subtle.digest('SHA-256', Buffer.concat([head, bytesOf(body)]))
+  return Buffer.from(hash).toString('base64url')
+}
+
+/** The parsed body. @throws {InvalidArgumentError} when nobody has parsed it, as every body would seem to be the same. */
+export function parsedBodyOf({ body, headers }: IncomingRequest): unknown {
+  const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
+  if (body !== undefined || !hasBody) return body
+  throw new InvalidArgumentError(
+    'Expected a parsed body in `request.body`, got a request whose body was not read. Parse it before, as by express.json(), or give `payload`.',
+  )
+}
+
+function bytesOf(body: unknown): Uint8Array {
+  if (body === undefined || body === null) return Buffer.alloc(0)
+  if (body instanceof Uint8Array) return body
+  return Buffer.from(typeof body === 'string' ? body : (JSON.stringify(body, inOrder) ?? ''))
+}
+
+/** Names in order, as the same client may send the members of an object in another order when it tries again. */
+function inOrder(_name: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+}
