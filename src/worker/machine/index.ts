@@ -5,10 +5,15 @@
  * @module
  */
 export type { WorkerLease, WorkerLock } from '../lock.ts'
+export { callbackLock, type LockCallbacks } from './callback-lock.ts'
 export { lockWorkerMachine } from './machine.ts'
 export type {
+  LockWorkerActions,
+  LockWorkerActors,
   LockWorkerContext,
+  LockWorkerDelay,
   LockWorkerEvent,
+  LockWorkerGuards,
   LockWorkerInput,
   LockWorkerMachine,
   LockWorkerStateValue,

@@ -1,9 +1,9 @@
 import type {
   AnyActorRef,
+  CallbackActorLogic,
   MetaObject,
   NonReducibleUnknown,
-  ParameterizedObject,
-  ProvidedActor,
+  PromiseActorLogic,
   StateMachine,
   StateSchema,
 } from 'xstate'
@@ -83,15 +83,83 @@ export type LockWorkerStateValue =
   | 'pausing'
   | 'stopped'
 
+/** The actors of the machine. `provide` takes another logic for each name. */
+export interface LockWorkerActors {
+  /** Asks once for the lock, and sends `granted`, `busy` or `unavailable`. */
+  tryAcquire: CallbackActorLogic<LockWorkerEvent, WorkerLock>
+  /** Waits for the lock, and sends `granted` or `unavailable`. */
+  acquire: CallbackActorLogic<LockWorkerEvent, WorkerLock>
+  /** Sends `lost` when the lease is lost. */
+  hearLoss: CallbackActorLogic<LockWorkerEvent, WorkerLease>
+  /** Starts the work. */
+  start: PromiseActorLogic<unknown, LockWorkerContext>
+  /** Ends the work. */
+  stop: PromiseActorLogic<unknown, LockWorkerContext>
+  /** Gives the lock back. */
+  release: PromiseActorLogic<unknown, LockWorkerContext>
+  /** Waits until an ended wait has left nothing behind. */
+  leave: PromiseActorLogic<unknown, WorkerLock>
+}
+
+/** The actions of the machine, each with its parameters. */
+export interface LockWorkerActions {
+  /** Begins a term with the lease of the event. */
+  begin: NonReducibleUnknown
+  /** Notes why the term ends. */
+  end: { reason: StopReason; error: unknown }
+  /** Aborts the signal of the work. */
+  tellTerm: { error: unknown }
+  /** Ends the renewal, so that the lock runs out. */
+  letGo: NonReducibleUnknown
+  /** Ends the term. */
+  forget: NonReducibleUnknown
+  /** Counts a failure. */
+  fail: NonReducibleUnknown
+  /** Forgets the failures. */
+  succeed: NonReducibleUnknown
+  /** Tries nothing after this term. */
+  stopAfterwards: NonReducibleUnknown
+  /** Emits `trouble`. */
+  report: { during: Doing; error: unknown }
+}
+
+/** The guards of the machine, each with its parameters. */
+export interface LockWorkerGuards {
+  /** The term is to end. */
+  isEnding: NonReducibleUnknown
+  /** Nothing is tried after this term. */
+  isStopping: NonReducibleUnknown
+  /** The lock has something to wait for after a wait. */
+  leavesTraces: NonReducibleUnknown
+  /** A renewal is overdue. */
+  isInJeopardy: NonReducibleUnknown
+  /** Somebody else released the lease. */
+  isReleased: NonReducibleUnknown
+  /** The locks are closed. */
+  isClosed: { error: unknown }
+  /** To ask again would fail in the same way. */
+  isHopeless: { error: unknown }
+  /** The error only passes on why the signal aborted. */
+  isObedience: { error: unknown }
+}
+
+/** The delays of the machine. */
+export type LockWorkerDelay = 'pause' | 'grace' | 'releaseTimeout' | 'look'
+
+/** A name and its parameters, for each member. */
+type Parameterized<T> = { [Name in keyof T & string]: { type: Name; params: T[Name] } }[keyof T & string]
+
 /** Written out, because the inferred type of a machine cannot stand in a declaration file. */
 export type LockWorkerMachine = StateMachine<
   LockWorkerContext,
   LockWorkerEvent,
   Record<string, AnyActorRef | undefined>,
-  ProvidedActor,
-  ParameterizedObject,
-  ParameterizedObject,
-  string,
+  {
+    [Name in keyof LockWorkerActors]: { src: Name; logic: LockWorkerActors[Name]; id: string | undefined }
+  }[keyof LockWorkerActors],
+  Parameterized<LockWorkerActions>,
+  Parameterized<LockWorkerGuards>,
+  LockWorkerDelay,
   LockWorkerStateValue,
   string,
   LockWorkerInput,
