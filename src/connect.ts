@@ -1,8 +1,10 @@
+import { checkObject, parseFlag } from './base/arguments.ts'
 import type { Store } from './contract/store.ts'
 import { InvalidArgumentError } from './errors.ts'
 import { createLocks } from './primitives/create-locks.ts'
 import type { Locks } from './primitives/locks.ts'
 import type { LocksOptions } from './primitives/options.ts'
+import type { DriverOptions } from './stores/driver.ts'
 import { DRIVERS, driverOf } from './stores/drivers.ts'
 
 /**
@@ -36,14 +38,26 @@ import { DRIVERS, driverOf } from './stores/drivers.ts'
  * is not installed.
  * @throws {StoreError} when the store is not there or refuses.
  */
-export async function connect(url: string, options: LocksOptions = {}): Promise<Locks> {
-  const store = await openStore(url)
+export async function connect(url: string, options: ConnectOptions = {}): Promise<Locks> {
+  checkObject(options)
+  const { readOnly, ...settings } = options
+  const store = await openStore(url, { readOnly: parseFlag('readOnly', readOnly, false) })
   try {
-    return createLocks(store, options)
+    return createLocks(store, settings)
   } catch (error) {
     await store.close()
     throw error
   }
+}
+
+/** What all keys of one `connect` have in common, and how to open their store. */
+export interface ConnectOptions extends LocksOptions {
+  /**
+   * Whether the locks are only looked at, by `inspect`, `peek` or a dashboard. Then a user that may only read is enough on Redis,
+   * PostgreSQL and etcd, and a replica or a standby will do. Nothing is written, and calls that would change something are refused.
+   * See docs/inspect.md. Default: false.
+   */
+  readonly readOnly?: boolean | undefined
 }
 
 /** What stands before the first colon, in lower case; empty where nothing does. */
@@ -57,7 +71,7 @@ export function schemeOf(url: string): string {
  *
  * @throws as {@link connect} does.
  */
-export async function openStore(url: unknown): Promise<Store> {
+export async function openStore(url: unknown, options: DriverOptions): Promise<Store> {
   if (typeof url !== 'string') {
     throw new InvalidArgumentError(
       `Expected \`url\` to be a string, got ${url === null ? 'null' : typeof url}.`,
@@ -70,7 +84,7 @@ export async function openStore(url: unknown): Promise<Store> {
       `Expected \`url\` to begin with ${knownSchemes()}, got ${scheme === '' ? 'no scheme' : `${scheme}:`}.`,
     )
   }
-  return driver.open(url)
+  return driver.open(url, options)
 }
 
 function knownSchemes(): string {

@@ -1,10 +1,13 @@
+import { checkOptions, parseFlag } from './base/arguments.ts'
 import { awaited } from './base/awaited.ts'
 import { type Finding, milliseconds } from './base/diagnosis.ts'
-import { messageOf } from './base/thrown.ts'
+import { explained } from './base/explained.ts'
+import { look } from './base/read-only.ts'
 import { within } from './base/within.ts'
 import { openStore, schemeOf } from './connect.ts'
 import type { Store } from './contract/store.ts'
 import { isHoldfastError } from './errors.ts'
+import type { DriverOptions } from './stores/driver.ts'
 import { driverOf } from './stores/drivers.ts'
 
 /** What {@link diagnose} found out about a store. */
@@ -15,6 +18,15 @@ export interface Diagnosis {
   readonly verdict: Finding['verdict']
   /** What was checked, and what came of each check. */
   readonly findings: readonly Finding[]
+}
+
+/** How to look at a store. */
+export interface DiagnoseOptions {
+  /**
+   * Whether the user of the URL may only read, or the server is a replica, and that is no problem. Then nothing is asked that needs
+   * a right to write, and one finding says what was not checked for that. Default: false.
+   */
+  readonly readOnly?: boolean | undefined
 }
 
 /**
@@ -32,8 +44,12 @@ export interface Diagnosis {
  *
  * @throws {InvalidArgumentError} when the URL is not what it should be, or a package that the store needs is not installed.
  */
-export async function diagnose(url: string): Promise<Diagnosis> {
-  const [seen, known] = await awaited(() => Promise.allSettled([general(url), particular(url)]))
+export async function diagnose(url: string, options: DiagnoseOptions = {}): Promise<Diagnosis> {
+  checkOptions(options, ['readOnly'])
+  const settings = { readOnly: parseFlag('readOnly', options.readOnly, false) }
+  const [seen, known] = await awaited(() =>
+    Promise.allSettled([general(url, settings), particular(url, settings)]),
+  )
   // Both reject an invalid URL. The error of `general` is the readable one.
   if (seen.status === 'rejected') throw seen.reason
   if (known.status === 'rejected') throw known.reason
@@ -49,26 +65,36 @@ function worst(findings: readonly Finding[]): Finding['verdict'] {
 }
 
 /** Findings that only this kind of store has. Of an unknown scheme {@link general} complains. */
-async function particular(url: string): Promise<readonly Finding[]> {
+async function particular(url: string, options: DriverOptions): Promise<readonly Finding[]> {
   const driver = await driverOf(schemeOf(url))
-  return driver === undefined ? [] : driver.diagnose(url)
+  return driver === undefined ? [] : driver.diagnose(url, options)
 }
 
 /** What can be seen of any store, as those who use it see it. */
-async function general(url: string): Promise<readonly Finding[]> {
+async function general(url: string, options: DriverOptions): Promise<readonly Finding[]> {
   let store: Store
   const begun = performance.now()
   try {
-    store = await openStore(url)
+    store = await openStore(url, options)
   } catch (error) {
     if (isHoldfastError(error, 'invalid-argument')) throw error
-    return [{ check: 'connection', verdict: 'problem', text: messageOf(error) }]
+    return [{ check: 'connection', verdict: 'problem', text: explained(error) }]
   }
   const opened = milliseconds(performance.now() - begun)
   try {
+    if (options.readOnly) {
+      return [
+        { check: 'connection', verdict: 'ok', text: `The store opens in ${opened}, and its user may look.` },
+        { check: 'rights', verdict: 'warning', text: NOT_CHECKED },
+        await attempt('round trip', () => roundTrip(() => look(store))),
+      ]
+    }
     return [
       { check: 'connection', verdict: 'ok', text: `The store opens in ${opened}, and its user may use it.` },
-      await attempt('round trip', () => roundTrip(store)),
+      await attempt('round trip', () =>
+        // Finds nobody, and changes nothing.
+        roundTrip(() => store.release({ key: 'is anybody there', id: '?', cancel: false })),
+      ),
       await attempt('messages', () => messages(store)),
       await attempt('listing', () => listing(store)),
     ]
@@ -81,16 +107,15 @@ async function attempt(check: string, look: () => Promise<Finding>): Promise<Fin
   try {
     return await within(LIMIT_MS, look())
   } catch (error) {
-    return { check, verdict: 'problem', text: messageOf(error) }
+    return { check, verdict: 'problem', text: explained(error) }
   }
 }
 
-async function roundTrip(store: Store): Promise<Finding> {
+async function roundTrip(ask: () => unknown): Promise<Finding> {
   const times: number[] = []
   for (let round = 0; round < ROUNDS; round += 1) {
     const begun = performance.now()
-    // Finds nobody, and changes nothing.
-    await store.release({ key: 'is anybody there', id: '?', cancel: false })
+    await ask()
     times.push(performance.now() - begun)
   }
   const [median = 0] = times.sort((one, other) => one - other).slice(Math.floor(ROUNDS / 2))
@@ -111,7 +136,7 @@ async function messages(store: Store): Promise<Finding> {
     await store.listen(() => {})
     return { check, verdict: 'ok', text: 'Waiters are woken when it is their turn.' }
   } catch (error) {
-    const text = `Waiters cannot be woken when it is their turn, and ask now and then instead. ${messageOf(error)}`
+    const text = `Waiters cannot be woken when it is their turn, and ask now and then instead. ${explained(error)}`
     return { check, verdict: 'warning', text }
   }
 }
@@ -122,11 +147,13 @@ async function listing(store: Store): Promise<Finding> {
     await store.inspect({ prefix: '', cursor: undefined, count: 1 })
     return { check, verdict: 'ok', text: 'Keys can be listed.' }
   } catch (error) {
-    const text = `Keys cannot be listed, which holdfast ls and locks.inspect() do. ${messageOf(error)}`
+    const text = `Keys cannot be listed, which holdfast ls and locks.inspect() do. ${explained(error)}`
     return { check, verdict: 'warning', text }
   }
 }
 
+const NOT_CHECKED =
+  'Only what a user who may read can see was checked. Whether your application may take a key, and whether its waiters are woken, is not known.'
 const LIMIT_MS = 5000
 const ROUNDS = 9
 const SLOW_MS = 100

@@ -71,6 +71,12 @@ export interface Store {
   inspect(request: InspectRequest): Answer<RoomPage>
 
   /**
+   * What {@link inspect} cannot know as it is used here, a sentence each, for people: the server is a replica, say. Empty, or
+   * the method left out: nothing is missing.
+   */
+  caveats?(): Answer<readonly string[]>
+
+  /**
    * Removes a ticket by force, wakes its process, and admits the next waiters. The tombstone of the ticket carries the
    * reason, so that the holder learns `evicted` and does not have to guess. Without an id, every ticket of the key is
    * removed. Resolves with the ids removed.

@@ -31,6 +31,8 @@ export interface Snapshot {
   readonly rooms: readonly InspectedRoom[]
   /** Whether there are more rooms than a look reads. */
   readonly isCut: boolean
+  /** What the looks cannot know, a sentence each, for people. */
+  readonly caveats: readonly string[]
   readonly store: StoreState
 }
 
@@ -67,22 +69,27 @@ export interface RoomWatch {
  * Reads all rooms of a store periodically, one look at a time, and remembers what changed from one look to the next. Looks
  * take at most half of the time. The watch goes on while the store is away, and its memory is bounded by its limits.
  */
-export function watchRooms(locks: Pick<Locks, 'inspect'>, options: WatchOptions = {}): RoomWatch {
+export function watchRooms(locks: WatchedLocks, options: WatchOptions = {}): RoomWatch {
   const watch = new Watch(locks, options)
   void watch.run()
   return watch
 }
 
+/** What a watch uses of the locks. */
+export type WatchedLocks = Pick<Locks, 'inspect' | 'caveats'>
+
 class Watch implements RoomWatch {
-  snapshot: Snapshot = { at: 0, rooms: [], isCut: false, store: { tag: 'present', lookMs: 0 } }
-  readonly #locks: Pick<Locks, 'inspect'>
+  snapshot: Snapshot = { at: 0, rooms: [], isCut: false, caveats: [], store: { tag: 'present', lookMs: 0 } }
+  readonly #locks: WatchedLocks
   readonly #options: WatchOptions
   readonly #history: RoomHistory
+  /** Unknown at the start and after an outage: then another server may answer. */
+  #caveats: readonly string[] | undefined
   #isStopped = false
   #isAskedAgain = false
   #endPause: () => void = () => {}
 
-  constructor(locks: Pick<Locks, 'inspect'>, options: WatchOptions) {
+  constructor(locks: WatchedLocks, options: WatchOptions) {
     this.#locks = locks
     this.#options = options
     this.#history = new RoomHistory({ ...LIMITS, ...options.history }, options.file, options.prefix)
@@ -156,6 +163,7 @@ class Watch implements RoomWatch {
     }, SILENT_MS / 3)
     silence.unref()
     try {
+      this.#caveats ??= await this.#locks.caveats()
       for await (const room of this.#locks.inspect({ prefix, pageSize: PAGE_SIZE })) {
         heardAt = performance.now()
         isCut = rooms.size >= maxRooms
@@ -179,6 +187,7 @@ class Watch implements RoomWatch {
       at,
       rooms: sorted,
       isCut,
+      caveats: this.#caveats,
       store: { tag: 'present', lookMs: performance.now() - begunMs },
     })
     return true
@@ -186,6 +195,7 @@ class Watch implements RoomWatch {
 
   /** The rooms of the last snapshot stay. */
   #away(message: string, noticedAt: number = Date.now()): void {
+    this.#caveats = undefined
     const { store } = this.snapshot
     const sinceAt = store.tag === 'away' ? store.sinceAt : noticedAt
     this.#tell({ ...this.snapshot, store: { tag: 'away', sinceAt, message } })

@@ -8,6 +8,7 @@ import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-histo
 import {
   type RoomWatch,
   type Snapshot,
+  type WatchedLocks,
   type WatchOptions,
   watchRooms,
 } from '../../src/room-watch/room-watch.ts'
@@ -33,7 +34,7 @@ afterEach(async () => {
   await locks.close()
 })
 
-function watch(options: WatchOptions = {}, of: Pick<Locks, 'inspect'> = locks): RoomWatch {
+function watch(options: WatchOptions = {}, of: WatchedLocks = locks): RoomWatch {
   const started = watchRooms(of, { everyMs: 5, ...options })
   watches.push(started)
   return started
@@ -63,6 +64,8 @@ test('no more rooms are read than was asked for, and the snapshot says so', asyn
 
 test('the history of a key has every hold that was seen, and how it ended', async () => {
   const watched = watch({ history: { looks: 10_000 } })
+  // A hold that the first look finds has begun before it, and does not count as begun.
+  await until('it has looked', () => watched.snapshot.at > 0)
   const first = await locks.acquire('k')
   await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === first.id)
   const waiting = locks.acquire('k', { ttl: 2000, renew: false })
@@ -318,7 +321,7 @@ describe('contention', () => {
       history.look(byKey, { at: at(look), begunMs: performance.now() })
     }
     const snapshot = {
-      ...{ at: at(looks.length - 1), rooms, isCut: false },
+      ...{ at: at(looks.length - 1), rooms, isCut: false, caveats: [] },
       store: { tag: 'present', lookMs: 1 } as const,
     }
     return contentionIn({ snapshot, changed: history.changed, historyOf: (key) => history.of(key) }, most)
@@ -376,6 +379,7 @@ describe('while the store is away', () => {
     const watched = watch(
       {},
       {
+        caveats: async () => [],
         async *inspect() {
           looks += 1
           yield await silent
@@ -395,6 +399,7 @@ test('a look that takes long is followed by a pause as long as that', async () =
   watch(
     { everyMs: 1 },
     {
+      caveats: async () => [],
       async *inspect() {
         const look = { from: performance.now(), to: 0 }
         looks.push(look)
@@ -429,6 +434,7 @@ test('it ends by itself when the locks are closed', async () => {
   const watched = watch(
     {},
     {
+      caveats: async () => [],
       inspect: (options) => {
         asked += 1
         return locks.inspect(options)

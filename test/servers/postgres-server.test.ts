@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, rmSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync } from 'node:fs'
+import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { Client } from 'pg'
 import { describe, expect, test } from 'vitest'
@@ -27,6 +28,16 @@ describe('a real PostgreSQL server for tests', () => {
     await client.connect()
     expect((await client.query('select current_database() as name')).rows).toEqual([{ name: 'other' }])
     await client.end()
+  })
+
+  test('leaves no shared memory behind, although it is killed at the end', async () => {
+    const server = await startPostgres()
+    const [row] = await server.sql<{ folder: string }>(`select current_setting('data_directory') as folder`)
+    const pidFile = readFileSync(join(row?.folder ?? '', 'postmaster.pid'), 'utf8')
+    const segment = pidFile.split('\n')[6]?.trim().split(/\s+/)[1]
+    expect(segments()).toContain(segment)
+    await server.close()
+    await until('the kernel has dropped the segment', () => !segments().includes(segment))
   })
 
   test('hangs while it is paused, and goes on afterwards', async () => {
@@ -146,4 +157,10 @@ function isAlive(pid: number): boolean {
   } catch {
     return false
   }
+}
+
+/** The ids of all segments of System V shared memory. */
+function segments(): readonly (string | undefined)[] {
+  const [, ...lines] = readFileSync('/proc/sysvipc/shm', 'utf8').trim().split('\n')
+  return lines.map((line) => line.trim().split(/\s+/)[1])
 }

@@ -192,9 +192,21 @@ export async function startPostgres(options: PostgresOptions = {}): Promise<Post
     if (running !== undefined && !hasEnded(running)) {
       for (const pid of [...childrenOf(running.pid as number), running.pid as number]) signal(pid, 'SIGKILL')
     }
+    removeSegment(cluster)
     rmSync(folder, { recursive: true, force: true, maxRetries: 5 })
     leftovers.delete(discard)
   }
+}
+
+/**
+ * A server that was killed leaves its System V shared memory behind, and the kernel has room for a few thousand segments. The
+ * seventh line of its pid file names the segment: its key and its id.
+ */
+function removeSegment(cluster: string): void {
+  const path = join(cluster, 'postmaster.pid')
+  if (!existsSync(path)) return
+  const [, id] = (readFileSync(path, 'utf8').split('\n')[6] ?? '').trim().split(/\s+/)
+  if (id !== undefined) spawnSync('ipcrm', ['-m', id])
 }
 
 function serverArguments(
@@ -208,6 +220,8 @@ function serverArguments(
     // The title would overwrite the environment, and a run finds its processes that are left behind by the environment.
     update_process_title: 'off',
     fsync: 'on',
+    // In the folder of the cluster, which is removed with it, and not in /dev/shm.
+    dynamic_shared_memory_type: 'mmap',
     ...settings,
   }
   return [

@@ -7,6 +7,7 @@ export const doctor: Subcommand = {
   summary: 'Looks at the store, and says what may break locks there and what to change.',
   examples: ['holdfast doctor', 'holdfast doctor --store redlock:redis://a,redis://b,redis://c'],
   options: {
+    'read-only': { help: 'the user may only read, or the server is a replica: check what can be seen' },
     json: { help: 'one JSON object on one line' },
     ...storeOptions(),
   },

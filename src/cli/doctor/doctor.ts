@@ -10,7 +10,7 @@ export async function examine(given: ParsedArguments): Promise<number> {
   // What the stores warn of is among the findings, in better words.
   process.removeAllListeners('warning')
   const { url } = await placeOf(given)
-  const diagnosis = await diagnose(url)
+  const diagnosis = await diagnose(url, { readOnly: given.flag('read-only') })
   if (given.flag('json')) print(json(diagnosis))
   else for (const line of pageOf(diagnosis, paintFor(process.stdout))) print(line)
   return diagnosis.verdict === 'problem' ? EXIT.failed : EXIT.ok

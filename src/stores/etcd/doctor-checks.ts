@@ -1,5 +1,6 @@
 import { type Finding, milliseconds } from '../../base/diagnosis.ts'
 import type { KnownMember, MemberStatus } from './grpc/doctor-messages.ts'
+import type { KeyValue } from './grpc/messages.ts'
 
 export interface MemberFacts extends MemberStatus {
   /** The median of some requests. */
@@ -154,3 +155,28 @@ function quorum(voters: number, seen: readonly MemberFacts[], named: number): re
   }
   return [{ check, verdict: 'ok', text: `${text}: ${answering - needed} more may be lost.` }]
 }
+
+/** The first process that uses an etcd writes the fence base, as the time in µs, and nobody changes it afterwards. */
+export function fenceBaseOf(pair: KeyValue | undefined): readonly Finding[] {
+  if (pair === undefined) return []
+  const check = 'fence base'
+  const name = JSON.stringify(pair.key)
+  const [, from] = /^1 (\d{1,16})$/.exec(pair.value) ?? []
+  if (from === undefined) {
+    const text = `The etcd key ${name} should hold what fences are counted from, and holds something else, so nobody gets a lock. ${BASE_ADVICE}`
+    return [{ check, verdict: 'problem', text }]
+  }
+  const aheadMs = Number(from) / 1000 - Date.now()
+  if (pair.modRevision !== pair.createRevision || aheadMs < FIRST_BASE_MS - Date.now()) {
+    const text = `Somebody has changed the etcd key ${name}, which fences are counted from. They may have fallen below those that were given before. ${BASE_ADVICE}`
+    return [{ check, verdict: 'problem', text }]
+  }
+  if (aheadMs < AHEAD_MS) return []
+  const text = `The etcd key ${name}, which fences are counted from, is ${milliseconds(aheadMs)} ahead of this machine's clock. The fences go on from there.`
+  return [{ check, verdict: 'warning', text }]
+}
+
+const BASE_ADVICE = 'Delete it, and the fences go on from the present time.'
+/** No version of Holdfast is older: the year 2020. */
+const FIRST_BASE_MS = 1_577_836_800_000
+const AHEAD_MS = 60_000

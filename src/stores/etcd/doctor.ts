@@ -1,13 +1,15 @@
 import { type Finding, milliseconds } from '../../base/diagnosis.ts'
-import type { StoreError } from '../../errors.ts'
-import { MEMBER_CHECKS, type MemberFacts, togetherOf } from './doctor-checks.ts'
+import { explained } from '../../base/explained.ts'
+import type { DriverOptions } from '../driver.ts'
+import { fenceBaseOf, MEMBER_CHECKS, type MemberFacts, togetherOf } from './doctor-checks.ts'
 import { Cluster } from './grpc/cluster.ts'
 import { type KnownMember, MEMBER_LIST, STATUS } from './grpc/doctor-messages.ts'
 import { LEASE_GRANT, type Method, TXN } from './grpc/messages.ts'
 import { parseUrl } from './open.ts'
+import { KeyNames } from './rooms/key-names.ts'
 
 /** Findings about each member that a URL names, and about the cluster, beyond what the store itself notices. */
-export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
+export async function diagnoseEtcd(url: string, { readOnly }: DriverOptions): Promise<readonly Finding[]> {
   const { endpoints, auth, prefix = 'holdfast/' } = parseUrl(url)
   const options = { auth, tls: {}, prefix }
   const asked = await Promise.all(
@@ -29,7 +31,9 @@ export async function diagnoseEtcd(url: string): Promise<readonly Finding[]> {
   if (seen.length === 0) return endpoints.length === 1 ? [] : findings
   const cluster = new Cluster({ ...options, endpoints })
   try {
-    return [...findings, ...togetherOf(seen, endpoints.length), ...(await permitted(cluster, prefix)), CLOCK]
+    const rights = readOnly ? [] : await permitted(cluster, prefix)
+    const together = togetherOf(seen, endpoints.length)
+    return [...findings, ...together, ...rights, ...(await fenceBase(cluster, prefix)), CLOCK]
   } finally {
     cluster.close()
   }
@@ -52,7 +56,7 @@ async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly probl
       known: await ask(cluster, MEMBER_LIST, {}).catch((): readonly KnownMember[] => []),
     }
   } catch (error) {
-    return { problem: (error as StoreError).message }
+    return { problem: explained(error) }
   }
 }
 
@@ -66,6 +70,17 @@ async function ask<Request, Reply>(
   return (await cluster.ask(method, request)).reply
 }
 
+/** Empty before the first process uses the etcd, and where it cannot be read: opening the store has reported that. */
+async function fenceBase(cluster: Cluster, prefix: string): Promise<readonly Finding[]> {
+  const { meta } = new KeyNames(prefix)
+  try {
+    const found = await ask(cluster, TXN, { when: [], apply: [{ tag: 'range', key: meta }], otherwise: [] })
+    return fenceBaseOf(found.ranges[0]?.pairs[0])
+  } catch {
+    return []
+  }
+}
+
 /** Whether the user may write. That the user may read was shown by opening the store. */
 async function permitted(cluster: Cluster, prefix: string): Promise<readonly Finding[]> {
   try {
@@ -75,7 +90,7 @@ async function permitted(cluster: Cluster, prefix: string): Promise<readonly Fin
       await shortest(cluster),
     ]
   } catch (error) {
-    return [{ check: 'rights', verdict: 'problem', text: (error as StoreError).message }]
+    return [{ check: 'rights', verdict: 'problem', text: explained(error) }]
   }
 }
 

@@ -11,7 +11,7 @@ export async function inspect(
   { prefix, exact, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
   const { names, fences } = session
-  await fences.value()
+  await fences.look()
   if (exact === true) return roomOf(session, prefix)
   const begin = names.from(prefix)
   const rooms: RoomView[] = []

@@ -1,5 +1,6 @@
 import { checkOptions, given } from '../../base/arguments.ts'
 import { opened } from '../../base/opened.ts'
+import { look, readOnlyStore } from '../../base/read-only.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { EtcdStore } from './etcd-store.ts'
@@ -29,9 +30,10 @@ import { checkedOptions, type EtcdStoreOptions, originOf } from './options.ts'
  * @throws {InvalidArgumentError} when an option is not what it should be.
  */
 export function etcdStore(options: EtcdStoreOptions): Store {
-  const { endpoints, auth, tls = {}, prefix = 'holdfast/' } = checkedOptions(options)
+  const { endpoints, auth, tls = {}, prefix = 'holdfast/', readOnly } = checkedOptions(options)
   const cluster = new Cluster({ endpoints: endpoints.map(originOf), auth, tls, prefix })
-  return new EtcdStore(cluster, prefix)
+  const store = new EtcdStore(cluster, prefix)
+  return readOnly === true ? readOnlyStore(store) : store
 }
 
 /**
@@ -46,11 +48,15 @@ export async function openEtcd(
   url: string,
   options: Omit<EtcdStoreOptions, 'endpoints' | 'auth'> = {},
 ): Promise<Store> {
-  checkOptions(options, ['tls', 'prefix'])
+  checkOptions(options, ['tls', 'prefix', 'readOnly'])
   const store = etcdStore({ ...parseUrl(url), ...given(options) })
   await loadDial()
   // Needs the rights that every request needs, finds no ticket, and changes nothing.
-  return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
+  return opened(store, () =>
+    options.readOnly === true
+      ? look(store)
+      : store.release({ key: 'is anybody there', id: '?', cancel: false }),
+  )
 }
 
 /** The URL itself is in no message: it may hold a password. */

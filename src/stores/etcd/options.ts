@@ -1,5 +1,5 @@
 import { createSecureContext } from 'node:tls'
-import { checkOptions, expected } from '../../base/arguments.ts'
+import { checkOptions, expected, parseFlag } from '../../base/arguments.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 
 /** How to reach the members of etcd, and where the store keeps its keys. */
@@ -12,6 +12,11 @@ export interface EtcdStoreOptions {
   readonly tls?: EtcdTls | undefined
   /** What all keys begin with. Default: `holdfast/`. */
   readonly prefix?: string | undefined
+  /**
+   * Whether the store is only looked at. Then a role that may read the keys is enough, and calls that would change something are
+   * refused. See docs/inspect.md. Default: false.
+   */
+  readonly readOnly?: boolean | undefined
 }
 
 /** PEM texts, or what `tls.connect` takes in their place. */
@@ -28,8 +33,9 @@ export interface EtcdTls {
 
 /** @throws {InvalidArgumentError} when an option is not what it should be. */
 export function checkedOptions(options: EtcdStoreOptions): EtcdStoreOptions {
-  checkOptions(options, ['endpoints', 'auth', 'tls', 'prefix'])
+  checkOptions(options, ['endpoints', 'auth', 'tls', 'prefix', 'readOnly'])
   const { endpoints, auth, tls, prefix } = options
+  parseFlag('readOnly', options.readOnly, false)
   if (!Array.isArray(endpoints) || endpoints.length === 0) {
     throw expected('endpoints', 'an array with at least one URL', endpoints)
   }

@@ -1,13 +1,14 @@
+import { readOnlyStore } from '../../base/read-only.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { Driver } from '../driver.ts'
 import { memoryStore } from './memory-store.ts'
 
 export const driver: Driver = {
-  async open(url) {
+  async open(url, { readOnly }) {
     if (!/^memory:$/i.test(url)) {
       throw new InvalidArgumentError('Expected a `memory:` url to have nothing behind the colon, got more.')
     }
-    return memoryStore()
+    return readOnly ? readOnlyStore(memoryStore()) : memoryStore()
   },
   async diagnose() {
     return [

@@ -9,12 +9,16 @@ import { within } from '../../base/within.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'
+import type { DriverOptions } from '../driver.ts'
 
 /** Findings about the database that a URL names, beyond those of the store itself. */
-export async function diagnosePostgres(url: string): Promise<readonly Finding[]> {
+export async function diagnosePostgres(
+  url: string,
+  { readOnly }: DriverOptions,
+): Promise<readonly Finding[]> {
   const connections = connectionsOf(await clientOfUrl(url), { max: 1, applicationName: 'holdfast doctor' })
   try {
-    const facts = await within(LIMIT_MS, factsOf(connections, url))
+    const facts = { ...(await within(LIMIT_MS, factsOf(connections, url))), readOnly }
     return CHECKS.flatMap((check) => check(facts) ?? [])
   } catch {
     // The store itself reports a database that it cannot reach.
@@ -30,6 +34,8 @@ interface DatabaseFacts {
   readonly version: number
   readonly release: string
   readonly isStandby: boolean
+  /** Whether the doctor was asked to look as a role that may only read. */
+  readonly readOnly: boolean
   readonly isPooled: boolean
   readonly settings: Readonly<Record<string, string>>
   /** The isolation level of a transaction that sets none; undefined where that cannot be found out. */
@@ -44,9 +50,21 @@ interface DatabaseFacts {
   /** How much of the queue of notifications is full, from 0 to 1. */
   readonly queueUsage: number
   readonly clock: ClockReading
+  /** Undefined where there are no tables, or the role may not read them. */
+  readonly fences: FenceFacts | undefined
 }
 
-async function factsOf(connections: PostgresConnections, url: string): Promise<DatabaseFacts> {
+interface FenceFacts {
+  /** The highest of all. */
+  readonly last: number
+  /** How many holders have a higher fence than the one that the table keeps for their keys. */
+  readonly lowered: number
+}
+
+async function factsOf(
+  connections: PostgresConnections,
+  url: string,
+): Promise<Omit<DatabaseFacts, 'readOnly'>> {
   const [row = {}] = await connections.query(
     `select pg_catalog.current_setting('server_version_num') as version,
       pg_catalog.current_setting('server_version') as release,
@@ -81,12 +99,27 @@ async function factsOf(connections: PostgresConnections, url: string): Promise<D
     connections: Number(row['connections']),
     oldest: oldest && { pid: String(oldest['pid']), openMs: Number(oldest['ms']) },
     queueUsage: Number(row['queue']),
+    fences: await fencesOf(connections),
     clock: await readClock(async () => {
       const [now] = await connections.query(
         `select (extract(epoch from pg_catalog.clock_timestamp()) * 1000)::text as ms`,
       )
       return Number(now?.['ms'])
     }),
+  }
+}
+
+async function fencesOf(connections: PostgresConnections): Promise<FenceFacts | undefined> {
+  try {
+    const [row] = await connections.query(
+      `select (select max(fence) from holdfast.lock_fences)::text as last,
+        (select pg_catalog.count(*) from holdfast.lock_holders as holder
+          left join holdfast.lock_fences as known on known.lock = pg_catalog.hashtext(holder.key) & 1023
+          where holder.fence > coalesce(known.fence, 0))::text as lowered`,
+    )
+    return { last: Number(row?.['last'] ?? 0), lowered: Number(row?.['lowered']) }
+  } catch {
+    return undefined
   }
 }
 
@@ -129,6 +162,7 @@ const CHECKS: readonly ((facts: DatabaseFacts) => Finding | undefined)[] = [
   notifications,
   vacuum,
   transactions,
+  lastFence,
   clock,
 ]
 
@@ -142,9 +176,16 @@ function version({ version, release }: DatabaseFacts): Finding {
   }
 }
 
-function role({ isStandby }: DatabaseFacts): Finding {
+function role({ isStandby, readOnly }: DatabaseFacts): Finding {
   const check = 'role'
   if (!isStandby) return { check, verdict: 'ok', text: 'The primary.' }
+  if (readOnly) {
+    return {
+      check,
+      verdict: 'warning',
+      text: 'The server is a standby. What its primary did in the last moments may be missing in what is shown here.',
+    }
+  }
   return {
     check,
     verdict: 'problem',
@@ -233,6 +274,33 @@ export function notifications({ queueUsage }: Pick<DatabaseFacts, 'queueUsage'>)
   }
 }
 
+function lastFence({ fences, clock: { aheadMs } }: DatabaseFacts): Finding | undefined {
+  const check = 'last fence'
+  if (fences === undefined) return undefined
+  const { last, lowered } = fences
+  if (last >= LARGEST_FENCE) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `The table lock_fences keeps a fence that nobody was given, and there are hardly any above it. ${FENCE_ADVICE}`,
+    }
+  }
+  if (lowered > 0) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `The table lock_fences keeps a lower fence than a holder has, so fences may fall if the clock of the server is set back. ${FENCE_ADVICE}`,
+    }
+  }
+  const aheadByMs = last / 1000 - (Date.now() + aheadMs)
+  if (aheadByMs < FENCES_AHEAD_MS) return undefined
+  return {
+    check,
+    verdict: 'warning',
+    text: `The last fence is ${milliseconds(aheadByMs)} ahead of the clock of the server, which was set back, or somebody wrote it. The fences go on from there; let NTP set the clock.`,
+  }
+}
+
 function vacuum({ settings }: DatabaseFacts): Finding | undefined {
   if (settings['autovacuum'] !== 'off') return undefined
   return {
@@ -259,3 +327,8 @@ const OLDEST = 140_000
 const NEARLY_FULL = 0.9
 const HALF_FULL = 0.5
 const LONG_MS = 10 * 60_000
+/** Half of what a bigint holds. The time in µs reaches it in 140,000 years. */
+const LARGEST_FENCE = 4.6e18
+const FENCES_AHEAD_MS = 60_000
+const FENCE_ADVICE =
+  'Somebody has written it. Delete its rows, and the fences go on from the time of the server.'

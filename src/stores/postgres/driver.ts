@@ -2,9 +2,9 @@ import type { Driver } from '../driver.ts'
 import { openPostgres } from './open.ts'
 
 export const driver: Driver = {
-  open: (url) => openPostgres(url),
-  async diagnose(url) {
+  open: (url, options) => openPostgres(url, options),
+  async diagnose(url, options) {
     const { diagnosePostgres } = await import('./doctor.ts')
-    return diagnosePostgres(url)
+    return diagnosePostgres(url, options)
   },
 }

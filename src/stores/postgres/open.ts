@@ -1,12 +1,13 @@
 import { opened } from '../../base/opened.ts'
+import { look, readOnlyStore } from '../../base/read-only.ts'
 import type { Store } from '../../contract/store.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
-import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
-import { assertMigrated } from '../../postgres/migrations.ts'
+import { connectionsOf, type PostgresPool } from '../../postgres/connections.ts'
+import { assertKnown, assertMigrated } from '../../postgres/migrations.ts'
 import { sharedConnectionsOf } from '../../postgres/shared-connections.ts'
 import { type PostgresStoreOptions, parseOptions } from './options.ts'
 import { PostgresStore } from './postgres-store.ts'
-import { MIGRATIONS, migrateTables } from './tables.ts'
+import { migrateTables, tablesIn } from './tables.ts'
 
 /**
  * A store in PostgreSQL 14 or newer, over the client you already have: a `Pool` or `Client` of the package pg, or a `sql` of
@@ -31,7 +32,7 @@ import { MIGRATIONS, migrateTables } from './tables.ts'
  * @throws {InvalidArgumentError} when the client or an option is not what it should be.
  */
 export function postgresStore(client: PostgresPool, options: PostgresStoreOptions = {}): Store {
-  const { schema, migrate, count, durability } = parseOptions(options)
+  const { schema, migrate, count, durability, readOnly } = parseOptions(options)
   const connect = count === 'shared' ? sharedConnectionsOf : connectionsOf
   const mostCalls = count === 'shared' ? 2 : count
   const connections = connect(client, {
@@ -40,13 +41,19 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
     statementLimitMs: STATEMENT_LIMIT_MS,
     settings: PLANNING,
   })
-  return new PostgresStore({
+  const store = new PostgresStore({
     connections,
     schema,
     mostCalls,
     isLogged: durability === 'logged',
-    prepare: () => (migrate ? migrateTables(connections, schema) : assertTables(connections, schema)),
+    readOnly,
+    async prepare() {
+      if (readOnly) await assertKnown(connections, tablesIn(schema))
+      else if (migrate) await migrateTables(connections, schema)
+      else await assertMigrated(connections, tablesIn(schema))
+    },
   })
+  return readOnly ? readOnlyStore(store) : store
 }
 
 /**
@@ -61,7 +68,11 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
 export async function openPostgres(url: string, options: PostgresStoreOptions = {}): Promise<Store> {
   const store = postgresStore(await clientOfUrl(url), options)
   // This request needs all that other requests need. It finds no ticket and changes nothing.
-  return opened(store, () => store.release({ key: 'is anybody there', id: '?', cancel: false }))
+  return opened(store, () =>
+    options.readOnly === true
+      ? look(store)
+      : store.release({ key: 'is anybody there', id: '?', cancel: false }),
+  )
 }
 
 /** The settings that lock_rooms makes in sessions without them. */
@@ -69,7 +80,3 @@ const PLANNING = { enable_seqscan: 'off', enable_bitmapscan: 'off', jit: 'off' }
 
 /** A call takes milliseconds. A call that takes this long waits for something that will not come. */
 const STATEMENT_LIMIT_MS = 5000
-
-function assertTables(connections: PostgresConnections, schema: string): Promise<void> {
-  return assertMigrated(connections, { schema, component: 'store', migrations: MIGRATIONS })
-}

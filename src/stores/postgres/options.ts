@@ -23,6 +23,11 @@ export interface PostgresStoreOptions {
    * may hold the same keys. Default: `logged`.
    */
   readonly durability?: 'logged' | 'asynchronous' | undefined
+  /**
+   * Whether the store is only looked at. Then a role that may `select` from the tables is enough, and a standby will do. No table
+   * is made, and calls that would change something are refused. See docs/inspect.md. Default: `false`.
+   */
+  readonly readOnly?: boolean | undefined
 }
 
 interface StoreSettings {
@@ -30,10 +35,11 @@ interface StoreSettings {
   readonly migrate: boolean
   readonly count: number | 'shared'
   readonly durability: 'logged' | 'asynchronous'
+  readonly readOnly: boolean
 }
 
 export function parseOptions(options: PostgresStoreOptions): StoreSettings {
-  checkOptions(options, ['schema', 'migrate', 'connections', 'durability'])
+  checkOptions(options, ['schema', 'migrate', 'connections', 'durability', 'readOnly'])
   const { schema = 'holdfast', connections: count = 2, durability = 'logged' } = options
   if (count !== 'shared' && !(Number.isInteger(count) && count >= 1 && count <= 20)) {
     throw expected('connections', "a whole number from 1 to 20 or 'shared'", count)
@@ -42,5 +48,6 @@ export function parseOptions(options: PostgresStoreOptions): StoreSettings {
     throw expected('durability', "'logged' or 'asynchronous'", durability)
   }
   const migrate = parseFlag('migrate', options.migrate, true)
-  return { schema: parseSchema(schema), migrate, count, durability }
+  const readOnly = parseFlag('readOnly', options.readOnly, false)
+  return { schema: parseSchema(schema), migrate, count, durability, readOnly }
 }

@@ -30,6 +30,8 @@ export interface PostgresStoreParts {
   readonly mostCalls: number
   /** Whether a grant waits for the disk. */
   readonly isLogged: boolean
+  /** Whether tables that are missing are as good as empty ones. Otherwise `prepare` makes them, or refuses. */
+  readonly readOnly: boolean
   /** Runs before the first call, and again until it has resolved once. */
   readonly prepare: () => Promise<void>
 }
@@ -49,11 +51,11 @@ export class PostgresStore implements Store {
   readonly #batches: RequestBatches
   readonly #unfinished = new UnfinishedRooms((key) => this.#settle(key))
 
-  constructor({ connections, schema, mostCalls, isLogged, prepare }: PostgresStoreParts) {
+  constructor({ connections, schema, mostCalls, isLogged, readOnly, prepare }: PostgresStoreParts) {
     this.#connections = connections
     this.#statements = statementsFor(schema)
     this.#isLogged = String(isLogged)
-    this.#calls = new StatementCalls(connections, prepare)
+    this.#calls = new StatementCalls(connections, { prepare, missesTables: readOnly })
     this.#inbox = new NotificationInbox(connections)
     this.#sweep = new RoomSweep(connections, this.#statements.sweep)
     this.#batches = new RequestBatches(mostCalls, {
@@ -93,6 +95,11 @@ export class PostgresStore implements Store {
     const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
     const last = page.at(-1)?.['key']
     return { rooms, next: rows.length > count && last !== undefined ? String(last) : undefined }
+  }
+
+  async caveats(): Promise<readonly string[]> {
+    const [facts] = await this.#calls.rows(FACTS, [], { doing: 'asking for its role' })
+    return facts?.['standby'] === 'true' ? [STANDBY] : []
   }
 
   async evict({ key, id, reason }: EvictRequest): Promise<readonly string[]> {
@@ -218,6 +225,10 @@ function arraysOf<Row>(rows: readonly Row[], names: readonly (keyof Row)[]): str
 function quoted(value: unknown): string {
   return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value)
 }
+
+const FACTS = 'select pg_catalog.pg_is_in_recovery()::text as standby'
+const STANDBY =
+  'The PostgreSQL server is a standby. What its primary did in the last moments may be missing here, and if the standby takes over, its primary may have granted more than is shown.'
 
 /** Renewals are not urgent, and are cheaper together. */
 const MOST_RENEWALS = 500

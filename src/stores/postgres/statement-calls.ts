@@ -13,13 +13,21 @@ type QueryRow = Readonly<Record<string, unknown>>
 export class StatementCalls {
   readonly #connections: PostgresConnections
   readonly #prepare: () => Promise<void>
+  readonly #missesTables: boolean
   #prepared: Promise<void> | undefined
   #isPrepared = false
 
-  /** `prepare` runs before the first call, and again until it has resolved once. */
-  constructor(connections: PostgresConnections, prepare: () => Promise<void>) {
+  /**
+   * `prepare` runs before the first call, and again until it has resolved once. `missesTables`: a query of tables that are missing
+   * finds nothing.
+   */
+  constructor(
+    connections: PostgresConnections,
+    { prepare, missesTables }: { readonly prepare: () => Promise<void>; readonly missesTables: boolean },
+  ) {
     this.#connections = connections
     this.#prepare = prepare
+    this.#missesTables = missesTables
   }
 
   /** Calls a function. Resolves with the lines of its answer. */
@@ -52,6 +60,7 @@ export class StatementCalls {
         try {
           return await this.#connections.query(statement, parameters, { isAlone })
         } catch (error) {
+          if (this.#missesTables && isAbsent(error)) return []
           if (attempt === MOST_ATTEMPTS) throw error
           // A fail-over may lose the schema, too.
           if (isAbsent(error)) await this.#prepareAnew()

@@ -1,5 +1,5 @@
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../postgres/connections.ts'
-import { migrate as migrateComponent } from '../../postgres/migrations.ts'
+import { type Migration, migrate as migrateComponent } from '../../postgres/migrations.ts'
 import { scripts as advisory } from './advisory/sql/scripts.generated.ts'
 import { scripts } from './sql/scripts.generated.ts'
 
@@ -7,7 +7,7 @@ import { scripts } from './sql/scripts.generated.ts'
  * One entry for each version. A published entry never changes. A later version keeps every function that an older one calls,
  * because older processes go on working while a fleet is updated.
  */
-export const MIGRATIONS: readonly string[] = [
+const MIGRATIONS: readonly string[] = [
   [
     scripts.schema,
     scripts.room,
@@ -20,7 +20,12 @@ export const MIGRATIONS: readonly string[] = [
 ]
 
 export function migrateTables(connections: PostgresConnections, schema: string): Promise<void> {
-  return migrateComponent(connections, { schema, component: 'store', migrations: MIGRATIONS })
+  return migrateComponent(connections, tablesIn(schema))
+}
+
+/** The tables of `postgresStore`. */
+export function tablesIn(schema: string): Migration {
+  return { schema, component: 'store', migrations: MIGRATIONS }
 }
 
 /** The table of fences of `advisorySession`. */

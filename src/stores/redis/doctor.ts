@@ -1,4 +1,5 @@
 import type { Finding } from '../../base/diagnosis.ts'
+import type { DriverOptions } from '../driver.ts'
 import { settingsOf } from './options.ts'
 import { factsOf, findingsOf } from './server/doctor-server.ts'
 import { linksOf } from './server/links-of.ts'
@@ -6,10 +7,10 @@ import { newClient } from './server/new-client.ts'
 import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /** Findings about the server of a `redis://` URL, beyond what opening the store shows. */
-export async function diagnoseRedis(url: string): Promise<readonly Finding[]> {
+export async function diagnoseRedis(url: string, { readOnly }: DriverOptions): Promise<readonly Finding[]> {
   checkUrl(url)
   const { prefix } = settingsOf(urlOptionsIn(new URL(url).searchParams))
-  const facts = await factsOf(linksOf(await newClient(url))(), { setting: 'alone', prefix })
+  const facts = await factsOf(linksOf(await newClient(url))(), { setting: 'alone', prefix, readOnly })
   // Opening the store has reported an outage already.
   return 'problem' in facts ? [] : findingsOf(facts)
 }

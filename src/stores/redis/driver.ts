@@ -2,9 +2,9 @@ import type { Driver } from '../driver.ts'
 import { openRedis } from './open.ts'
 
 export const driver: Driver = {
-  open: (url) => openRedis(url),
-  async diagnose(url) {
+  open: (url, options) => openRedis(url, options),
+  async diagnose(url, options) {
     const { diagnoseRedis } = await import('./doctor.ts')
-    return diagnoseRedis(url)
+    return diagnoseRedis(url, options)
   },
 }

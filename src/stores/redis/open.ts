@@ -9,7 +9,7 @@ import {
 } from './cluster/clients.ts'
 import { parseCluster } from './cluster/options.ts'
 import { type RedisStoreOptions, settingsOf } from './options.ts'
-import { RedisStore } from './redis-store.ts'
+import { storeOf } from './redis-store.ts'
 import { sentinelLink } from './sentinel/link.ts'
 import { parseSentinel, sentinelOf } from './sentinel/options.ts'
 import { answering } from './server/answering.ts'
@@ -48,8 +48,7 @@ export function redisStore(
   client: IoredisClient | NodeRedisClient | IoredisCluster | NodeRedisCluster,
   options: RedisStoreOptions = {},
 ): Store {
-  const settings = settingsOf(options)
-  return new RedisStore(linkOf(client, options), settings)
+  return storeOf(linkOf(client, options), settingsOf(options))
 }
 
 /**
@@ -63,7 +62,7 @@ export function redisStore(
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const ofUrl = urlOptionsIn(new URL(url).searchParams)
-  return answering(redisStore(await newClient(url), { ...ofUrl, ...given(options) }))
+  return answering(redisStore(await newClient(url), { ...ofUrl, ...given(options) }), options)
 }
 
 function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {

@@ -1,4 +1,4 @@
-import { checkOptions, expected, parseCount } from '../../base/arguments.ts'
+import { checkOptions, expected, parseCount, parseFlag } from '../../base/arguments.ts'
 import type { ClusterOptions } from './cluster/options.ts'
 import type { SentinelOptions } from './sentinel/options.ts'
 
@@ -25,15 +25,25 @@ export interface RedisStoreOptions {
    * replicas. Fewer leases are lost in a fail-over; it is no consensus, see docs/redis-fail-over.md. Default: 0.
    */
   readonly replicas?: number | undefined
+  /**
+   * Whether the store is only looked at. Then a user with the commands of the category `@read` is enough, and a replica will do.
+   * Calls that would change something are refused. See docs/inspect.md. Default: false.
+   */
+  readonly readOnly?: boolean | undefined
 }
 
 /** @throws {InvalidArgumentError} when an option is not what it should be. */
 export function settingsOf(options: RedisStoreOptions): {
   readonly prefix: string
   readonly replicas: number
+  readonly readOnly: boolean
 } {
-  checkOptions(options, ['prefix', 'sentinel', 'cluster', 'replicas'])
+  checkOptions(options, ['prefix', 'sentinel', 'cluster', 'replicas', 'readOnly'])
   const { prefix = 'holdfast:', replicas = 0 } = options
   if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
-  return { prefix, replicas: parseCount('replicas', replicas, { least: 0, most: 100 }) }
+  return {
+    prefix,
+    replicas: parseCount('replicas', replicas, { least: 0, most: 100 }),
+    readOnly: parseFlag('readOnly', options.readOnly, false),
+  }
 }

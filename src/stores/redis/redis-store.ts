@@ -1,3 +1,4 @@
+import { readOnlyStore } from '../../base/read-only.ts'
 import type { Store } from '../../contract/store.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import { ClusterServers } from './cluster/servers.ts'
@@ -10,6 +11,7 @@ import { SingleServer } from './server/single-server.ts'
 export interface RedisStoreSettings {
   readonly prefix: string
   readonly replicas: number
+  readonly readOnly?: boolean | undefined
   /** See {@link RoomRequestOptions}. Default: 8. */
   readonly leastGroup?: number | undefined
 }
@@ -18,7 +20,10 @@ export interface RedisStoreSettings {
 export class RedisStore extends RoomRequests implements Store {
   readonly name = 'redis'
 
-  constructor(link: RedisLink | ClusterLink, { prefix, replicas, leastGroup = 8 }: RedisStoreSettings) {
+  constructor(
+    link: RedisLink | ClusterLink,
+    { prefix, replicas, readOnly, leastGroup = 8 }: RedisStoreSettings,
+  ) {
     const names = new RoomNames(link.keyPrefix + prefix)
     // A grant that replicas must have needs the confirmation of the waiter, because the message does not wait for the
     // replicas.
@@ -26,8 +31,9 @@ export class RedisStore extends RoomRequests implements Store {
     const options = { grantsByMessage: replicas === 0, leastGroup, sendsInHalves: replicas === 0 }
     if ('seeds' in link) {
       checkClusterPrefix(names.prefix)
-      super(new ClusterServers(link, { names, replicas }), names, options)
-    } else super(new SingleServer(link, { names, replicas, scripts: serverScripts }), names, options)
+      super(new ClusterServers(link, { names, replicas, readOnly }), names, options)
+    } else
+      super(new SingleServer(link, { names, replicas, readOnly, scripts: serverScripts }), names, options)
   }
 }
 
@@ -40,4 +46,10 @@ function checkClusterPrefix(start: string): void {
   throw new InvalidArgumentError(
     `Expected \`prefix\` to have no {} before other braces on a cluster, got ${JSON.stringify(start)}.`,
   )
+}
+
+/** The store over a link, or a view of it for those who only look. */
+export function storeOf(link: RedisLink | ClusterLink, settings: RedisStoreSettings): Store {
+  const store = new RedisStore(link, settings)
+  return settings.readOnly === true ? readOnlyStore(store) : store
 }

@@ -1,5 +1,5 @@
 import { type Finding, milliseconds } from '../../base/diagnosis.ts'
-import { messageOf } from '../../base/thrown.ts'
+import { explained } from '../../base/explained.ts'
 import { within } from '../../base/within.ts'
 import { answering } from '../redis/server/answering.ts'
 import type { RedisLink } from '../redis/server/client-link.ts'
@@ -48,7 +48,7 @@ async function diagnoseServer(url: string, settings: RedlockSettings): Promise<D
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
-  const facts = await factsOf(link, { setting: 'alone', prefix: settings.prefix })
+  const facts = await factsOf(link, { setting: 'alone', prefix: settings.prefix, readOnly: false })
   if ('problem' in facts) return { where, findings: [away(facts.problem)] }
   // Before any other script runs: a server that has run none shows that it has forgotten nothing; see identity.lua.
   const age = await ageOf(link, settings)
@@ -66,7 +66,7 @@ async function ageOf(link: RedisLink, settings: RedlockSettings): Promise<{ reme
     const { rememberedSince } = await within(LIMIT_MS, new ServerScripts(shared, settings).identity())
     return { remembersMs: performance.now() - rememberedSince }
   } catch (error) {
-    return away(messageOf(error))
+    return away(explained(error))
   } finally {
     shared.replace()
   }
@@ -74,7 +74,7 @@ async function ageOf(link: RedisLink, settings: RedlockSettings): Promise<{ reme
 
 /** The problems of a user of this server alone. Among several servers, one that refuses counts as one that is away. */
 async function rightsOf(url: string, settings: RedlockSettings): Promise<readonly Finding[]> {
-  const store = await openAlone(url, settings).catch((error: unknown) => away(messageOf(error)))
+  const store = await openAlone(url, settings).catch((error: unknown) => away(explained(error)))
   if ('verdict' in store) return [store]
   try {
     await within(
@@ -83,7 +83,7 @@ async function rightsOf(url: string, settings: RedlockSettings): Promise<readonl
     )
     return []
   } catch (error) {
-    return [{ check: 'messages', verdict: 'warning', text: messageOf(error) }]
+    return [{ check: 'messages', verdict: 'warning', text: explained(error) }]
   } finally {
     await store.close()
   }

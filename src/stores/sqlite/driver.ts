@@ -1,10 +1,12 @@
+import { readOnlyStore } from '../../base/read-only.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { Driver } from '../driver.ts'
 import { openSqlite } from './open.ts'
 
 export const driver: Driver = {
-  async open(url) {
-    return openSqlite(pathOf(url))
+  async open(url, { readOnly }) {
+    const store = await openSqlite(pathOf(url))
+    return readOnly ? readOnlyStore(store) : store
   },
   async diagnose(url) {
     const { diagnoseSqlite } = await import('./doctor.ts')

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { diagnose, type Finding } from '../../../src/index.ts'
+import { connect, diagnose, type Finding } from '../../../src/index.ts'
 import { MEMBER_CHECKS, type MemberFacts } from '../../../src/stores/etcd/doctor-checks.ts'
 import { base64, startEtcd, startEtcdCluster } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
@@ -90,6 +90,24 @@ test('the doctor needs no other right than the store, and tells of a user who ma
     text: expect.stringContaining('Grant its role readwrite'),
   })
   expect(JSON.stringify([writer, reader])).not.toContain('sesame')
+})
+
+test.each([
+  ['changed to a lower number', '1 1600000000000000', 'problem', /fallen below/],
+  ['changed to what is no number', 'x', 'problem', /holds something else/],
+] as const)('the doctor finds a fence base that somebody has %s', async (_, value, verdict, text) => {
+  await using server = await startEtcd()
+  const url = `etcd://${hosts([server.url])[0]}`
+  const locks = await connect(url)
+  await (await locks.acquire('key')).release()
+  await locks.close()
+  expect(wrong((await diagnose(url)).findings)).toEqual([])
+  await server.call('/v3/kv/put', { key: base64('holdfast/meta'), value: base64(value) })
+  expect((await diagnose(url)).findings).toContainEqual({
+    check: 'fence base',
+    verdict,
+    text: expect.stringMatching(text),
+  })
 })
 
 test('the doctor says why there is no etcd', async () => {

@@ -220,7 +220,7 @@ describe('bad input', () => {
     ['a user without password', { endpoints: ['http://a:1'], auth: { username: 'a' } }, /`auth` to have/],
     ['an empty prefix', { endpoints: ['http://a:1'], prefix: '' }, /`prefix` to be a string with at least/],
     ['no options', undefined, /^Expected the options to be an object, got undefined\.$/],
-    ['a misspelt option', { endpoints: ['http://a:1'], perfix: 'x' }, /among .*`prefix`, got `perfix`/],
+    ['a misspelt option', { endpoints: ['http://a:1'], perfix: 'x' }, /among .*`prefix`, .*got `perfix`/],
     ['TLS that is none', { endpoints: ['https://a:1'], tls: null }, /options to be an object, got null/],
     ['a misspelt option of TLS', { endpoints: ['https://a:1'], tls: { crt: 'x' } }, /got `crt`/],
     ['a server name that is none', { endpoints: ['https://a:1'], tls: { servername: 5 } }, /`servername`/],

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Client } from 'pg'
 import { expect, test } from 'vitest'
-import { diagnose } from '../../../src/index.ts'
+import { connect, diagnose } from '../../../src/index.ts'
 import { notifications, transactions } from '../../../src/stores/postgres/doctor.ts'
 import { ensurePostgres } from '../../servers/install.ts'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
@@ -100,6 +100,25 @@ test('the doctor tells of defaults that matter to locks, and of a server that ha
     { check: 'connections', verdict: 'warning', text: expect.stringContaining('Raise max_connections') },
     { check: 'vacuum', verdict: 'warning', text: expect.stringContaining('Set it on') },
   ])
+})
+
+test.each([
+  ['lowered', 'set fence = 5', 'problem', /lower fence than a holder has/],
+  ['raised to the end of all numbers', 'set fence = 9000000000000000000', 'problem', /hardly any above it/],
+  ['raised by an hour', 'set fence = fence + 3600000000', 'warning', /is 60 min ahead/],
+] as const)('the doctor finds a last fence that somebody has %s', async (_, change, verdict, text) => {
+  await using server = await startPostgres()
+  const locks = await connect(server.url)
+  const lease = await locks.acquire('key')
+  expect((await diagnose(server.url)).verdict).toBe('ok')
+  await server.sql(`update holdfast.lock_fences ${change}`)
+  expect((await diagnose(server.url)).findings).toContainEqual({
+    check: 'last fence',
+    verdict,
+    text: expect.stringMatching(text),
+  })
+  await lease.release()
+  await locks.close()
 })
 
 test('the doctor tells of what makes locks slow after a while', () => {

@@ -15,6 +15,28 @@ describe('the doctor, about a Redis server', () => {
     expect(findings.map(({ check }) => check)).toEqual([...checks, 'persistence', 'clock'])
   })
 
+  test('names the others whose keys SCAN shows, and says which of them are locks', async () => {
+    await using server = await startRedis({ appendOnly: true })
+    for (const key of ['cache:1', 'cache:2', 'session:{7}:x', 'plain', 'holdfast:{own}'])
+      await server.command('SET', key, 'x')
+    await server.command('SET', 'billing:{invoice}', 'x')
+    const { findings } = await diagnose(server.url)
+    const text = textOf(findings, 'tenants') ?? ''
+    expect(/under (.*)\. What fills/.exec(text)?.[1]?.split(', ').sort()).toEqual([
+      ...['billing: (locks of Holdfast)', 'cache:', 'plain', 'session:'],
+    ])
+    await using other = await startRedis({ appendOnly: true, args: ['--databases', '2'] })
+    await other.command('SET', 'holdfast:{own}', 'x')
+    expect(textOf((await diagnose(other.url)).findings, 'tenants')).toBeUndefined()
+  })
+
+  test('says what the server said', async () => {
+    await using server = await startRedis()
+    await server.command('ACL', 'SETUSER', 'nobody', 'on', '>secret', '+ping')
+    const { findings } = await diagnose(`redis://nobody:secret@127.0.0.1:${server.port}`)
+    expect(textOf(findings, 'connection')).toMatch(/may not do what the store has to do.* Cause: .*NOPERM/)
+  })
+
   const wrong: [string, readonly string[], Pick<Finding, 'check' | 'verdict'>, RegExp][] = [
     [
       'evicts keys',
@@ -269,7 +291,10 @@ test.each([
       ]),
       clock: { aheadMs, errorMs: 1, roundTripMs: 1 },
       setting,
+      isReplica: 'role' in info && info.role === 'slave',
+      readOnly: false,
       lastFences: new Map(),
+      tenants: new Map(),
       isMute: false,
     }
     const findings = SERVER_CHECKS.flatMap((look) => look(facts) ?? [])

@@ -144,11 +144,11 @@ describe('a server whose SCAN has no end', () => {
       },
     }
     const holder = `1 tid\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox {}`
-    const partition: Pick<Partition, 'runUnproven'> = {
-      runUnproven: async (_script, [, , ...rooms]) => [
-        '1700000000000',
-        ...rooms.map((room) => (room === ROOM ? holder : '')),
-      ],
+    const partition: Pick<Partition, 'read'> = {
+      read: async (rooms) => ({
+        nowMs: 1_700_000_000_000,
+        contents: rooms.map((room) => (room === ROOM ? holder : '')),
+      }),
     }
     const source = { topology: topology as Topology, names: new RoomNames('holdfast:') }
     const listing = async (): Promise<void> => {

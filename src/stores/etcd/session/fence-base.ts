@@ -33,6 +33,18 @@ export class FenceBase {
     return this.#reading
   }
 
+  /** As {@link value}, but never writes it: before the first process uses an etcd, there are no fences to show. */
+  async look(): Promise<void> {
+    if (this.#known !== undefined) return
+    const { reply } = await this.#cluster.ask(TXN, {
+      when: [],
+      apply: [{ tag: 'range', key: this.#name }],
+      otherwise: [],
+    })
+    const [found] = reply.ranges[0]?.pairs ?? []
+    if (found !== undefined) this.#known ??= this.#parsed(found.value)
+  }
+
   /** Whether etcd has another base than this process knows. Notes the new one. */
   changed(found: KeyValue | undefined): boolean {
     if (found !== undefined && found.value === this.#known?.text) return false

@@ -1,4 +1,5 @@
 import type { Finding } from '../../../base/diagnosis.ts'
+import type { DriverOptions } from '../../driver.ts'
 import { settingsOf } from '../options.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
@@ -10,7 +11,10 @@ import { parseClusterUrl } from './open.ts'
 import { SLOTS } from './slots.ts'
 
 /** Findings about the servers of a cluster, as one of the servers in the URL reports them. */
-export async function diagnoseRedisCluster(url: string): Promise<readonly Finding[]> {
+export async function diagnoseRedisCluster(
+  url: string,
+  { readOnly }: DriverOptions,
+): Promise<readonly Finding[]> {
   const { serverUrl, seeds, options } = parseClusterUrl(url)
   const { prefix } = settingsOf(options)
   const linkTo = linksOf(await newClient(serverUrl))
@@ -29,7 +33,7 @@ export async function diagnoseRedisCluster(url: string): Promise<readonly Findin
   )
   const known = views.flatMap(({ view }) => ('problem' in view ? [] : [view]))[0]
   if (known === undefined) return findings
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster', prefix })
+  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster', prefix, readOnly })
   return [...findings, slots(known), ...servers]
 }
 

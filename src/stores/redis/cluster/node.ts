@@ -5,6 +5,7 @@ import { clusterScripts } from './scripts.ts'
 export interface ClusterNodeOptions {
   readonly address: string
   readonly replicas: number
+  readonly readOnly: boolean
   /** The connection was lost. The next command may reach another server, or the same one after a restart. */
   readonly onLost: () => void
   readonly onMute: () => void
@@ -24,7 +25,7 @@ export class ClusterNode {
   #channelsConnection: ChannelsConnection | undefined
   #sweep: NodeJS.Timeout | undefined
 
-  constructor(link: RedisLink, { address, replicas, onLost, onMute }: ClusterNodeOptions) {
+  constructor(link: RedisLink, { address, replicas, readOnly, onLost, onMute }: ClusterNodeOptions) {
     this.address = address
     this.link = link
     const watched = {
@@ -35,7 +36,12 @@ export class ClusterNode {
           onLost()
         }),
     }
-    this.connection = new ServerConnection(watched, { replicas, scripts: clusterScripts, onMute })
+    this.connection = new ServerConnection(watched, {
+      replicas,
+      scripts: clusterScripts,
+      readOnly,
+      onMute,
+    })
   }
 
   /** Subscribes to a channel of one slot, for so long at least. Where that fails, the message comes by the inbox for all servers. */

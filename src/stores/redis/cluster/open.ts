@@ -3,7 +3,7 @@ import { isDecodable } from '../../../base/text.ts'
 import type { Store } from '../../../contract/store.ts'
 import { InvalidArgumentError } from '../../../errors.ts'
 import { type RedisStoreOptions, settingsOf } from '../options.ts'
-import { RedisStore } from '../redis-store.ts'
+import { storeOf } from '../redis-store.ts'
 import { answering } from '../server/answering.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { linksOf } from '../server/links-of.ts'
@@ -24,7 +24,7 @@ export async function openRedisCluster(url: string, options: RedisStoreOptions =
   // Never connected itself, and so not to the first of the servers either.
   const client = await newClient(serverUrl)
   const link = { keyPrefix: '', seeds, linkTo: linksOf(client) }
-  return answering(new RedisStore(link, settings))
+  return answering(storeOf(link, settings), options)
 }
 
 export interface ClusterUrl {

@@ -34,6 +34,7 @@ export class ClusterServers implements Topology, SlotRouter {
   readonly #names: RoomNames
   readonly #slotNames: SlotNames
   readonly #replicas: number
+  readonly #readOnly: boolean
   readonly #map: ClusterMap
   readonly #nodes = new Map<string, ClusterNode>()
   readonly #partitions = new Map<number, SlotPartition>()
@@ -45,12 +46,17 @@ export class ClusterServers implements Topology, SlotRouter {
 
   constructor(
     link: ClusterLink,
-    { names, replicas }: { readonly names: RoomNames; readonly replicas: number },
+    {
+      names,
+      replicas,
+      readOnly = false,
+    }: { readonly names: RoomNames; readonly replicas: number; readonly readOnly?: boolean | undefined },
   ) {
     this.#link = link
     this.#names = names
     this.#slotNames = new SlotNames(names)
     this.#replicas = replicas
+    this.#readOnly = readOnly
     this.#map = new ClusterMap({ link, suspects: () => this.#suspects() })
   }
 
@@ -102,6 +108,11 @@ export class ClusterServers implements Topology, SlotRouter {
     }
   }
 
+  /** Rooms are read from the masters. */
+  async isReplica(): Promise<boolean> {
+    return false
+  }
+
   assertOpen(): void {
     if (this.#closed) throw closedStoreError('redisStore()')
   }
@@ -119,7 +130,7 @@ export class ClusterServers implements Topology, SlotRouter {
     for (const node of this.#nodes.values()) node.close()
   }
 
-  async reach(slot: number, request: SlotRequest): Promise<unknown> {
+  async reach<Reply>(slot: number, request: SlotRequest<Reply>): Promise<Reply> {
     const giveUpAt = performance.now() + MOVING_MS
     let importer: string | undefined
     for (let redirections = 0; ; ) {
@@ -196,6 +207,7 @@ export class ClusterServers implements Topology, SlotRouter {
     const node: ClusterNode = new ClusterNode(this.#link.linkTo(addressOf(address)), {
       address,
       replicas: this.#replicas,
+      readOnly: this.#readOnly,
       onLost: () => this.#suspect(node),
       onMute: () => warnOfMissingMessages(this.#names),
     })

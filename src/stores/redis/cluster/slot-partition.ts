@@ -1,18 +1,19 @@
 import type { ServerConnection } from '../server/connection.ts'
 import type { Script } from '../server/scripts.ts'
+import type { StoredRooms } from '../server/stored-rooms.ts'
 import type { Partition } from '../server/topology.ts'
 
 /** Sends requests to the server that has a slot, also while the slot moves to another one. */
 export interface SlotRouter {
-  reach(slot: number, request: SlotRequest): Promise<unknown>
+  reach<Reply>(slot: number, request: SlotRequest<Reply>): Promise<Reply>
   /** Subscribes to the slot's own channel on its server, so that a wake reaches this process alone. */
   listenTo(slot: number, untilMs: number): void
 }
 
-export interface SlotRequest {
-  readonly run: (connection: ServerConnection) => Promise<unknown>
+export interface SlotRequest<Reply> {
+  readonly run: (connection: ServerConnection) => Promise<Reply>
   /** On a server that is importing the slot, sent there by the server that still has it. */
-  readonly ask: (connection: ServerConnection) => Promise<unknown>
+  readonly ask: (connection: ServerConnection) => Promise<Reply>
 }
 
 /** One slot of a cluster. */
@@ -34,10 +35,10 @@ export class SlotPartition implements Partition {
     })
   }
 
-  runUnproven(script: Script, args: string[]): Promise<unknown> {
+  read(names: readonly string[]): Promise<StoredRooms> {
     return this.#router.reach(this.#slot, {
-      run: (connection) => connection.runUnproven(script, args),
-      ask: (connection) => connection.runAsking(script, args),
+      run: (connection) => connection.read(names),
+      ask: (connection) => connection.readAsking(names),
     })
   }
 

@@ -1,15 +1,20 @@
 import type { Finding } from '../../../base/diagnosis.ts'
+import type { DriverOptions } from '../../driver.ts'
 import { settingsOf } from '../options.ts'
 import type { RedisLink, ServerAddress } from '../server/client-link.ts'
 import { counted } from '../server/doctor-checks.ts'
-import { addressOf, diagnoseServers, entries, onceOpen } from '../server/doctor-server.ts'
+import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
 import { unexpectedReply } from '../server/failures.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
+import { entries } from '../server/replies.ts'
 import { parseSentinelUrl } from './open.ts'
 
 /** Findings about the Sentinels, the master that they name, and its replicas. */
-export async function diagnoseRedisSentinel(url: string): Promise<readonly Finding[]> {
+export async function diagnoseRedisSentinel(
+  url: string,
+  { readOnly }: DriverOptions,
+): Promise<readonly Finding[]> {
   const { serverUrl, sentinel, options } = parseSentinelUrl(url)
   const { prefix } = settingsOf(options)
   const linkTo = linksOf(await newClient(serverUrl))
@@ -29,7 +34,7 @@ export async function diagnoseRedisSentinel(url: string): Promise<readonly Findi
   const known = views.find(({ view }) => view !== undefined)?.view
   if (known === undefined) return findings
   findings.push(quorum(known))
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'sentinel', prefix })
+  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'sentinel', prefix, readOnly })
   return [...findings, ...servers]
 }
 

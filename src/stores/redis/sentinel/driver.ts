@@ -2,9 +2,9 @@ import type { Driver } from '../../driver.ts'
 import { openRedisSentinel } from './open.ts'
 
 export const driver: Driver = {
-  open: (url) => openRedisSentinel(url),
-  async diagnose(url) {
+  open: (url, options) => openRedisSentinel(url, options),
+  async diagnose(url, options) {
     const { diagnoseRedisSentinel } = await import('./doctor.ts')
-    return diagnoseRedisSentinel(url)
+    return diagnoseRedisSentinel(url, options)
   },
 }

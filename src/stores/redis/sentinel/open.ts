@@ -20,7 +20,7 @@ import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 export async function openRedisSentinel(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   const { serverUrl, sentinel, options: ofUrl } = parseSentinelUrl(url)
   const client = await newClient(serverUrl)
-  return answering(redisStore(client, { ...ofUrl, ...given(options), sentinel }))
+  return answering(redisStore(client, { ...ofUrl, ...given(options), sentinel }), options)
 }
 
 export interface SentinelUrl {

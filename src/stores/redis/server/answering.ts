@@ -1,9 +1,13 @@
 import { opened } from '../../../base/opened.ts'
+import { look } from '../../../base/read-only.ts'
 import type { Store } from '../../../contract/store.ts'
 import { StoreError } from '../../../errors.ts'
 
 /** Resolves with the store once it has answered something. If it does not, closes it and rejects. */
-export function answering<S extends Pick<Store, 'release' | 'close'>>(store: S): Promise<S> {
+export function answering<S extends Pick<Store, 'release' | 'inspect' | 'close'>>(
+  store: S,
+  { readOnly = false }: { readonly readOnly?: boolean | undefined } = {},
+): Promise<S> {
   return opened(store, async () => {
     let timer: NodeJS.Timeout | undefined
     const silence = new Promise<never>((_, reject) => {
@@ -11,11 +15,23 @@ export function answering<S extends Pick<Store, 'release' | 'close'>>(store: S):
     })
     try {
       // Needs what every request needs, finds nobody, and changes nothing.
-      await Promise.race([store.release({ key: 'is anybody there', id: '?', cancel: false }), silence])
+      const answer = readOnly
+        ? lookTwice(store)
+        : store.release({ key: 'is anybody there', id: '?', cancel: false })
+      await Promise.race([answer, silence])
     } finally {
       clearTimeout(timer)
     }
   })
+}
+
+/**
+ * ioredis 5 sends the first command before it knows that its password was refused. A server whose default user needs none then
+ * answers as to that user, and the second command is refused.
+ */
+async function lookTwice(store: Pick<Store, 'inspect'>): Promise<void> {
+  await look(store)
+  await look(store)
 }
 
 /** A server that hangs still accepts connections: its kernel does. So there is a limit for the first answer, too. */

@@ -4,12 +4,16 @@ import { probeAnswer, textsOf } from './answers.ts'
 import { type RawConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
 import { NotReplicatedError, Replication } from './replication.ts'
+import { isOnReplica } from './replies.ts'
 import type { Script, Scripts } from './scripts.ts'
+import { inspectAnswer, readByCommands, type StoredRooms } from './stored-rooms.ts'
 
 export interface ConnectionOptions {
   /** How many replicas must have a grant before it counts. */
   readonly replicas: number
-  readonly scripts: Pick<Scripts, 'probe'>
+  readonly scripts: Pick<Scripts, 'probe' | 'inspect'>
+  /** Whether rooms are read without scripts. Default: false. */
+  readonly readOnly?: boolean | undefined
   /** Called when the user may do everything but send messages. */
   readonly onMute?: () => void
 }
@@ -17,7 +21,8 @@ export interface ConnectionOptions {
 /** The store's connection for commands to one server. The first command opens it; one that is silent or refuses is replaced. */
 export class ServerConnection {
   readonly #link: RedisLink
-  readonly #probe: Script
+  readonly #scripts: ConnectionOptions['scripts']
+  readonly #readOnly: boolean
   readonly #replication: Replication | undefined
   readonly #onMute: (() => void) | undefined
   #proven: boolean | Promise<void> = false
@@ -29,10 +34,11 @@ export class ServerConnection {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { replicas, scripts, onMute }: ConnectionOptions) {
+  constructor(link: RedisLink, { replicas, scripts, readOnly = false, onMute }: ConnectionOptions) {
     this.#onMute = onMute
     this.#link = link
-    this.#probe = scripts.probe
+    this.#scripts = scripts
+    this.#readOnly = readOnly
     this.#replication = replicas === 0 ? undefined : new Replication(replicas)
   }
 
@@ -41,14 +47,31 @@ export class ServerConnection {
    * and the rest. Rejects with the client's own error, which {@link failure} turns into one for the caller.
    */
   run(script: Script, args: string[]): Promise<unknown> {
-    if (this.#proven === true) return this.runUnproven(script, args)
+    if (this.#proven === true) return this.#runUnproven(script, args)
     // The check of rights may itself be what the connection never answers.
     this.#replaceIfSilent()
-    return this.#prove(args).then(() => this.runUnproven(script, args))
+    return this.#prove(args).then(() => this.#runUnproven(script, args))
   }
 
-  /** For a script that only reads, and so cannot stop half-way. A user with no other rights can still look. */
-  runUnproven(script: Script, args: string[]): Promise<unknown> {
+  /** What is stored under the names of rooms. Needs no right to write: nothing here could stop half-way. */
+  async read(names: readonly string[]): Promise<StoredRooms> {
+    if (this.#readOnly) return readByCommands((command, args) => this.send(command, args), names)
+    const args = ['', String(names.length), ...names]
+    return inspectAnswer(await this.#runUnproven(this.#scripts.inspect, args), names.length)
+  }
+
+  /** Reads rooms on a server that is importing their slot. */
+  async readAsking(names: readonly string[]): Promise<StoredRooms> {
+    if (this.#readOnly) return readByCommands((command, args) => this.#ask(command, args), names)
+    const args = ['', String(names.length), ...names]
+    return inspectAnswer(await this.runAsking(this.#scripts.inspect, args), names.length)
+  }
+
+  isReplica(): Promise<boolean> {
+    return isOnReplica({ send: (_, args) => this.send('HELLO', args) })
+  }
+
+  #runUnproven(script: Script, args: string[]): Promise<unknown> {
     this.#replaceIfSilent()
     const { grants } = script
     // The first time the script is sent as a text: a process that exits right after a release would not read a
@@ -73,9 +96,7 @@ export class ServerConnection {
    */
   async runAsking(script: Script, args: string[]): Promise<unknown> {
     args[0] = script.text
-    // ASKING counts for the very next request on this connection.
-    const [, reply] = await Promise.all([this.send('ASKING', []), this.send('EVAL', args, script.grants)])
-    return reply
+    return this.#ask('EVAL', args, script.grants)
   }
 
   /** A step of a scan: the cursor of the next step, and the Redis keys that were found. */
@@ -89,8 +110,14 @@ export class ServerConnection {
     return [next, textsOf(names)]
   }
 
+  async #ask(command: SentCommand, args: string[], grants = false): Promise<unknown> {
+    // ASKING counts for the very next request on this connection.
+    const [, reply] = await Promise.all([this.send('ASKING', []), this.send(command, args, grants)])
+    return reply
+  }
+
   send(
-    command: 'EVAL' | 'EVALSHA' | 'SCAN' | 'ASKING',
+    command: SentCommand,
     args: string[],
     grants = false,
     otherwise: (error: unknown) => Promise<unknown> = raise,
@@ -160,7 +187,7 @@ export class ServerConnection {
     if (typeof this.#proven !== 'boolean') return this.#proven
     // The same prefix as the last fence, and so the same slot.
     const start = fence.slice(0, -'fence'.length)
-    const proof = this.runUnproven(this.#probe, ['', '1', `${start}probe`, `${start}inbox:`])
+    const proof = this.#runUnproven(this.#scripts.probe, ['', '1', `${start}probe`, `${start}inbox:`])
     this.#proven = proof.then(probeAnswer).then(
       ({ isMute }) => {
         this.#proven = true
@@ -191,6 +218,8 @@ export class ServerConnection {
     this.#replication?.lost()
   }
 }
+
+type SentCommand = 'EVAL' | 'EVALSHA' | 'SCAN' | 'ASKING' | 'HELLO' | 'TYPE' | 'GET' | 'ZRANGE' | 'PTTL'
 
 function raise(error: unknown): never {
   throw error

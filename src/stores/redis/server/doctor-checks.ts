@@ -7,10 +7,16 @@ export interface ServerFacts {
   readonly info: ReadonlyMap<string, string>
   /** Settings by name, without those that the user may not see. */
   readonly settings: ReadonlyMap<string, string>
-  readonly clock: ClockReading
+  /** Undefined if the user may not ask for it. */
+  readonly clock: ClockReading | undefined
+  readonly isReplica: boolean
+  /** Whether the doctor was asked to look as a user that may only read. */
+  readonly readOnly: boolean
   readonly setting: ServerSetting
   /** The stored last fences that were read, by the names of their keys; null for a value that is no text. */
   readonly lastFences: ReadonlyMap<string, string | null>
+  /** Who else has keys there, as far as SCAN shows: how their names begin, and whether these are locks of Holdfast. */
+  readonly tenants: ReadonlyMap<string, 'locks' | 'other'>
   /** Whether the user may not send messages. */
   readonly isMute: boolean
 }
@@ -31,6 +37,7 @@ export const SERVER_CHECKS: readonly ServerCheck[] = [
   saving,
   isolation,
   publishing,
+  tenants,
   lastFence,
   clock,
 ]
@@ -68,7 +75,7 @@ export function version({ info, setting }: ServerFacts): Finding | undefined {
   return { check, verdict: 'ok', text: `Redis ${redis}.` }
 }
 
-export function topology({ info, setting }: ServerFacts): Finding | undefined {
+export function topology({ info, isReplica, readOnly, setting }: ServerFacts): Finding | undefined {
   const check = 'role'
   if (info.get('cluster_enabled') === '1' && setting !== 'cluster') {
     return {
@@ -77,15 +84,25 @@ export function topology({ info, setting }: ServerFacts): Finding | undefined {
       text: 'The server is part of a cluster. Connect to it as one (redis+cluster://…), or use a single server.',
     }
   }
-  if (info.get('role') === 'slave') {
-    const master = `${info.get('master_host')}:${info.get('master_port')}`
+  if (isReplica) {
+    const master = info.has('master_host')
+      ? `${info.get('master_host')}:${info.get('master_port')}`
+      : 'another server'
     if (setting === 'alone') {
+      if (readOnly && info.get('master_link_status') !== 'down') {
+        return {
+          check,
+          verdict: 'warning',
+          text: `The server is a replica of ${master}. What that one did in the last moments may be missing in what is shown here.`,
+        }
+      }
       return {
         check,
         verdict: 'problem',
         text: `The server is a replica of ${master} and takes no writes. Connect to that one, or let Sentinels name it (redis+sentinel://…).`,
       }
     }
+    if (!info.has('role')) return undefined
     if (info.get('master_link_status') !== 'up') {
       return {
         check,
@@ -220,7 +237,23 @@ export function publishing({ isMute }: ServerFacts): Finding | undefined {
   }
 }
 
-export function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Finding | undefined {
+function tenants({ info, tenants }: ServerFacts): Finding | undefined {
+  const databases = [...info.keys()].filter((name) => /^db\d+$/.test(name))
+  const names = Array.from(tenants, ([name, kind]) =>
+    kind === 'locks' ? `${name} (locks of Holdfast)` : name,
+  )
+  if (names.length === 0 && databases.length < 2) return undefined
+  const more = names.length > MOST_SHOWN ? [`${names.length - MOST_SHOWN} more`] : []
+  const who = names.length === 0 ? '' : ` under ${[...names.slice(0, MOST_SHOWN), ...more].join(', ')}`
+  const where = databases.length < 2 ? '' : `, in ${databases.length} databases`
+  return {
+    check: 'tenants',
+    verdict: 'warning',
+    text: `Others have keys on this server${who}${where}. What fills its memory, blocks it or flushes it stops the locks, too. Give the locks a server of their own.`,
+  }
+}
+
+export function lastFence({ lastFences, clock }: ServerFacts): Finding | undefined {
   const check = 'last fence'
   const names = [...lastFences.keys()]
   const broken = names.find((name) => !isFence(lastFences.get(name)))
@@ -231,7 +264,7 @@ export function lastFence({ lastFences, clock: { aheadMs } }: ServerFacts): Find
       text: `The Redis key ${JSON.stringify(broken)} should hold the last fence, a number below 9000000000000000, and holds something else, so nobody gets a lock. ${FENCE_ADVICE}`,
     }
   }
-  const now = Date.now() + aheadMs
+  const now = Date.now() + (clock?.aheadMs ?? 0)
   const aheadByMs = Math.max(0, ...names.map((name) => Number(lastFences.get(name)) / 1000 - now))
   if (aheadByMs < FENCES_AHEAD_MS) return undefined
   return {
@@ -247,7 +280,12 @@ function isFence(text: string | null | undefined): boolean {
 }
 
 export function clock(facts: ServerFacts): Finding {
-  return clockFinding(facts.clock)
+  if (facts.clock !== undefined) return clockFinding(facts.clock)
+  return {
+    check: 'clock',
+    verdict: 'warning',
+    text: 'The doctor could not look at the clock of the server, because the user may not ask for TIME (+time).',
+  }
 }
 
 export function counted(count: number, noun: string): string {
@@ -257,3 +295,4 @@ export function counted(count: number, noun: string): string {
 export const NO_CONFIG = 'the user may not ask for CONFIG GET (+config|get).'
 const NEARLY_FULL = 0.9
 const FENCES_AHEAD_MS = 60_000
+const MOST_SHOWN = 8

@@ -1,9 +1,12 @@
 import { type Finding, milliseconds, readClock } from '../../../base/diagnosis.ts'
+import { explained } from '../../../base/explained.ts'
+import { shortened } from '../../../base/text.ts'
 import { within } from '../../../base/within.ts'
 import { textsOf } from './answers.ts'
 import type { RawConnection, RedisLink, ServerAddress } from './client-link.ts'
 import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
+import { isOnReplica, pairs, permitted } from './replies.ts'
 
 /** Findings about servers that may become master: about each, then about all of them. */
 export async function diagnoseServers(
@@ -37,31 +40,68 @@ export function findingsOf(facts: ServerFacts): readonly Finding[] {
 export interface RoomsPlace {
   readonly setting: ServerSetting
   readonly prefix: string
+  /** Whether the user may only read, so nothing is asked that needs more. */
+  readonly readOnly: boolean
 }
 
 export async function factsOf(
   link: RedisLink,
-  { setting, prefix }: RoomsPlace,
+  { setting, prefix, readOnly }: RoomsPlace,
 ): Promise<ServerFacts | { readonly problem: string }> {
   return await onceOpen(link, async (connection) => {
     const info = infoOf(await permitted(connection.send('INFO', [])))
+    const isReplica = info.get('role') === 'slave' || (await isOnReplica(connection))
+    const mayAskTime = (await permitted(connection.send('TIME', []))) !== undefined
+    const clock = mayAskTime
+      ? await readClock(async () => timeOf(await connection.send('TIME', [])))
+      : undefined
     return {
       info,
+      isReplica,
+      readOnly,
       settings: await settingsOf(connection),
-      clock: await readClock(async () => timeOf(await connection.send('TIME', []))),
+      clock,
       setting,
       // A replica has those of its master.
-      lastFences:
-        info.get('role') === 'slave' ? new Map() : await lastFencesOf(connection, { setting, prefix }),
-      isMute: (await permitted(connection.send('PUBLISH', [`${prefix}inbox:`, '']))) === undefined,
+      lastFences: isReplica && !readOnly ? new Map() : await lastFencesOf(connection, { setting, prefix }),
+      tenants: await tenantsOf(connection, prefix),
+      isMute:
+        !readOnly && (await permitted(connection.send('PUBLISH', [`${prefix}inbox:`, '']))) === undefined,
     }
   })
 }
 
+/** The keys of others, by what stands before the first colon, or before the braces of a room. Looks at some thousand keys. */
+async function tenantsOf(
+  connection: RawConnection,
+  prefix: string,
+): Promise<ReadonlyMap<string, 'locks' | 'other'>> {
+  const tenants = new Map<string, 'locks' | 'other'>()
+  let cursor = '0'
+  for (let scans = 0; scans < MOST_TENANT_SCANS && tenants.size < MOST_TENANTS; scans += 1) {
+    const reply = await permitted(connection.send('SCAN', [cursor, 'COUNT', '1000']))
+    const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
+    for (const name of textsOf(found)) {
+      if (name.startsWith(prefix)) continue
+      const [, room] = /^([^{]*)\{.*\}$/s.exec(name) ?? []
+      const tenant = shortened(room ?? /^[^:]*:/.exec(name)?.[0] ?? name, LONGEST_TENANT)
+      if (room !== undefined || !tenants.has(tenant))
+        tenants.set(tenant, room === undefined ? 'other' : 'locks')
+    }
+    cursor = String(next)
+    if (cursor === '0') break
+  }
+  return tenants
+}
+
+const MOST_TENANT_SCANS = 10
+const MOST_TENANTS = 100
+const LONGEST_TENANT = 40
+
 /** In a cluster there is one for each slot, of which some are looked at. */
 async function lastFencesOf(
   connection: RawConnection,
-  { setting, prefix }: RoomsPlace,
+  { setting, prefix }: Pick<RoomsPlace, 'setting' | 'prefix'>,
 ): Promise<ReadonlyMap<string, string | null>> {
   const names = setting === 'cluster' ? await fenceNamesOf(connection, prefix) : [`${prefix}fence`]
   const fences = new Map<string, string | null>()
@@ -116,10 +156,11 @@ async function settingsOf(connection: RawConnection): Promise<ReadonlyMap<string
 
 /** A fence is at least the server's time, so it may fall where another server goes on whose clock is far behind. */
 export function clocks(servers: readonly ServerFacts[], harm: string): readonly Finding[] {
-  if (servers.length < 2) return []
+  const known = servers.flatMap(({ clock }) => clock ?? [])
+  if (known.length < 2) return []
   const check = 'clocks'
-  const ahead = servers.map(({ clock }) => clock.aheadMs)
-  const errorMs = Math.max(...servers.map(({ clock }) => clock.errorMs))
+  const ahead = known.map(({ aheadMs }) => aheadMs)
+  const errorMs = Math.max(...known.map((clock) => clock.errorMs))
   const apartMs = Math.max(...ahead) - Math.min(...ahead)
   if (apartMs < APART_MS + 2 * errorMs) {
     return [{ check, verdict: 'ok', text: `Of the servers: within ${milliseconds(apartMs + 2 * errorMs)}.` }]
@@ -144,23 +185,13 @@ export async function onceOpen<T extends object>(
   try {
     return await within(LIMIT_MS, ask(connection))
   } catch (error) {
-    return { problem: storeErrorOf(connection.reasonOf(error), undefined, 0).message }
+    return { problem: explained(storeErrorOf(connection.reasonOf(error), undefined, 0)) }
   } finally {
     connection.close()
   }
 }
 
 const LIMIT_MS = 5000
-
-/** Undefined where the user may not ask that. */
-async function permitted(reply: Promise<unknown>): Promise<unknown> {
-  try {
-    return await reply
-  } catch (error) {
-    if (replyCode(error) === undefined) throw error
-    return undefined
-  }
-}
 
 function infoOf(reply: unknown): ReadonlyMap<string, string> {
   const text = typeof reply === 'string' ? reply.slice(0, LONGEST_INFO) : ''
@@ -177,20 +208,6 @@ function timeOf(reply: unknown): number {
   const ms = Number(seconds) * 1000 + Number(microseconds) / 1000
   if (Number.isFinite(ms)) return ms
   throw unexpectedReply(reply)
-}
-
-/** A flat list, or a map where the client speaks RESP3. */
-function pairs(reply: unknown): readonly string[] {
-  if (Array.isArray(reply)) return reply as string[]
-  if (reply instanceof Map) return [...(reply as Map<string, string>)].flat()
-  return typeof reply === 'object' && reply !== null
-    ? Object.entries(reply as Record<string, string>).flat()
-    : []
-}
-
-export function entries(reply: unknown): readonly (readonly [string, string])[] {
-  const flat = pairs(reply)
-  return flat.flatMap((name, at) => (at % 2 === 0 ? [[name, flat[at + 1] ?? ''] as const] : []))
 }
 
 export function addressOf({ host, port }: ServerAddress): string {

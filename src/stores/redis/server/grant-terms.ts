@@ -70,7 +70,7 @@ function addTimes(args: string[], { ttlMs, minHoldMs, patienceMs, lockDelayMs }:
 }
 
 /** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */
-const AFTERLIFE_MS = 10_000
+export const AFTERLIFE_MS = 10_000
 
 /** Redis knows no parts of a millisecond. Rounded up, because a lease may end late and never early. */
 function whole(durationMs: number): string {

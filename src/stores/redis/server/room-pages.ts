@@ -1,7 +1,5 @@
 import type { InspectRequest, RoomPage, RoomView } from '../../../contract/store.ts'
 import { StoreError } from '../../../errors.ts'
-import { textsOf } from './answers.ts'
-import { unexpectedReply } from './failures.ts'
 import type { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
 import { type Partition, SCAN_START, type Topology } from './topology.ts'
@@ -59,23 +57,17 @@ const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCA
 
 async function lookAt(source: RoomSource, keys: readonly string[]): Promise<readonly RoomView[]> {
   const parts = source.topology.divide(keys.map((key) => ({ key })))
-  const found = await Promise.all(parts.map(([partition, there]) => lookIn(source, partition, there)))
+  const found = await Promise.all(parts.map(([partition, there]) => lookIn(source.names, partition, there)))
   return found.length < 2 ? found.flat() : found.flat().sort((one, other) => (one.key < other.key ? -1 : 1))
 }
 
 async function lookIn(
-  { topology, names }: RoomSource,
+  names: RoomNames,
   partition: Partition,
   rooms: readonly { readonly key: string }[],
 ): Promise<readonly RoomView[]> {
-  const args = ['', String(rooms.length), ...rooms.map(({ key }) => names.room(key))]
-  const reply = await partition.runUnproven(topology.scripts.inspect, args)
-  const [nowMs, ...contents] = Array.isArray(reply) ? (reply as readonly unknown[]) : []
-  if (typeof nowMs !== 'string' || !/^\d{1,16}$/.test(nowMs)) throw unexpectedReply(reply)
-  return rooms.flatMap(({ key }, index) => {
-    const content = contents[index]
-    return roomView(key, typeof content === 'string' ? content : textsOf(content), Number(nowMs)) ?? []
-  })
+  const { nowMs, contents } = await partition.read(rooms.map(({ key }) => names.room(key)))
+  return rooms.flatMap(({ key }, index) => roomView(key, contents[index] ?? [], nowMs) ?? [])
 }
 
 /** The names of our own rooms are never longer. A page shows no other ones, so that its size stays readable. */

@@ -121,6 +121,14 @@ export class RoomRequests {
     }
   }
 
+  async caveats(): Promise<readonly string[]> {
+    try {
+      return (await this.#topology.isReplica()) ? [REPLICA] : []
+    } catch (error) {
+      throw this.#topology.failure(error)
+    }
+  }
+
   async inspect(request: InspectRequest): Promise<RoomPage> {
     try {
       return await roomPage({ topology: this.#topology, names: this.#names }, request)
@@ -294,6 +302,9 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly batch: readonly Pending<Asked, Answer>[]
   readonly parse: (text: string, asked: Asked) => Answer
 }
+
+const REPLICA =
+  'The Redis server is a replica. What its primary did in the last moments may be missing here, and if the replica takes over, its primary may have granted more than is shown.'
 
 /** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
 const LEAST_IN_HALVES = 16

@@ -1,16 +1,15 @@
 import type { HolderView, RoomView, WaiterView } from '../../../contract/store.ts'
 import { HOLDER_STATES } from '../../answers.ts'
+import { AFTERLIFE_MS } from './grant-terms.ts'
+
+/** The text of a lone holder, or the entries of the sorted set that `room.lua` describes. */
+export type StoredRoom = string | readonly string[]
 
 /**
- * The view of a room for people. It is made from the text of a lone holder, or from the entries of the sorted set that
- * `room.lua` describes. Leaves out tickets that have expired. Undefined if there is nothing to see, or if the key holds
- * no room of this layout.
+ * The view of a room for people. Leaves out tickets that have expired. Undefined if there is nothing to see, or if the key
+ * holds no room of this layout.
  */
-export function roomView(
-  key: string,
-  content: string | readonly string[],
-  nowMs: number,
-): RoomView | undefined {
+export function roomView(key: string, content: StoredRoom, nowMs: number): RoomView | undefined {
   const entries = typeof content === 'string' ? [content.slice('1 '.length)] : content
   const [first = ''] = typeof content === 'string' ? [content] : content
   if (typeof content === 'string' ? !first.startsWith('1 ') : !SUMMARY.test(first)) return undefined
@@ -42,6 +41,16 @@ export function roomView(
   holders.sort((one, other) => (one.fence < other.fence ? -1 : 1))
   queue.sort(([one], [other]) => one - other)
   return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
+}
+
+/** Until when Redis keeps a room, by the server's clock. Undefined for what is no room of this layout. */
+export function keptUntil(content: StoredRoom): number | undefined {
+  if (typeof content === 'string') {
+    const holder = content.startsWith('1 ') ? parseTicket(content.slice('1 '.length)) : undefined
+    return holder === undefined ? undefined : holder.until + holder.lockDelayMs + AFTERLIFE_MS
+  }
+  const [summary = ''] = content
+  return SUMMARY.test(summary) ? Number(summary.split(' ')[7]) : undefined
 }
 
 /** Until when each group of waiters is remembered. */

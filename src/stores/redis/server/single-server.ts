@@ -6,6 +6,7 @@ import { warnOfMissingMessages } from './missing-messages.ts'
 import { MovingSubscription } from './moving-subscription.ts'
 import type { RoomNames } from './room-names.ts'
 import type { Script, Scripts } from './scripts.ts'
+import type { StoredRooms } from './stored-rooms.ts'
 import { type Partition, SCAN_START, type Scanned, type ScanRequest, type Topology } from './topology.ts'
 
 export interface SingleServerOptions {
@@ -13,6 +14,8 @@ export interface SingleServerOptions {
   /** A grant counts once so many replicas have it. */
   readonly replicas: number
   readonly scripts: Scripts
+  /** Whether rooms are read without scripts, for a user that may only read. Default: false. */
+  readonly readOnly?: boolean | undefined
 }
 
 /** A single server with all rooms. A script call may be about any of them. */
@@ -23,7 +26,7 @@ export class SingleServer implements Topology, Partition {
   readonly #names: RoomNames
   readonly #connection: ServerConnection
 
-  constructor(link: RedisLink, { names, replicas, scripts }: SingleServerOptions) {
+  constructor(link: RedisLink, { names, replicas, scripts, readOnly }: SingleServerOptions) {
     this.scripts = scripts
     this.fence = names.fence
     this.#link = link
@@ -31,6 +34,7 @@ export class SingleServer implements Topology, Partition {
     this.#connection = new ServerConnection(link, {
       replicas,
       scripts,
+      readOnly,
       onMute: () => warnOfMissingMessages(names),
     })
   }
@@ -43,8 +47,12 @@ export class SingleServer implements Topology, Partition {
     return this.#connection.run(script, args)
   }
 
-  runUnproven(script: Script, args: string[]): Promise<unknown> {
-    return this.#connection.runUnproven(script, args)
+  read(names: readonly string[]): Promise<StoredRooms> {
+    return this.#connection.read(names)
+  }
+
+  isReplica(): Promise<boolean> {
+    return this.#connection.isReplica()
   }
 
   subscribe(inbox: string, listener: MessageListener): MessageSubscription {

@@ -1,6 +1,7 @@
 import type { StoreError } from '../../../errors.ts'
 import type { MessageListener, MessageSubscription } from './client-link.ts'
 import type { Script, Scripts } from './scripts.ts'
+import type { StoredRooms } from './stored-rooms.ts'
 
 /** The servers of a store: one, or those of a cluster. */
 export interface Topology {
@@ -13,6 +14,8 @@ export interface Topology {
   subscribe(inbox: string, listener: MessageListener): MessageSubscription
   /** A step through the Redis keys that match a pattern. */
   scan(from: string, request: ScanRequest): Promise<Scanned>
+  /** Whether the rooms are read from a replica. */
+  isReplica(): Promise<boolean>
   /** @throws {StoreError} when it was closed. */
   assertOpen(): void
   /** The error for the caller of a request that failed with `error`. */
@@ -26,8 +29,8 @@ export interface Partition {
   readonly fence: string
   /** Runs a script. `args[0]` is left empty and is filled here; then come the number of keys, the keys, and the rest. */
   run(script: Script, args: string[]): Promise<unknown>
-  /** Runs a script that only reads, without the check of rights before the first one that writes. */
-  runUnproven(script: Script, args: string[]): Promise<unknown>
+  /** What is stored under the names of rooms. Needs no right to write. */
+  read(names: readonly string[]): Promise<StoredRooms>
   /** A ticket of this process waits for a key of this partition, and asks again after so long at the latest. */
   awaited?(askAgainMs: number): void
 }
