@@ -5,14 +5,18 @@ import { isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { watchRooms } from '../room-watch/room-watch.ts'
 import { Access } from './access.ts'
+import { changeJobs } from './job-changes.ts'
 import { JobsLook } from './jobs-look.ts'
+import { jobsRequestIn } from './jobs-request.ts'
 import { LiveViewers, type ViewQuery } from './live.ts'
 import { type DashboardOptions, type DashboardSettings, parseOptions } from './options.ts'
 import { files } from './page/files.generated.ts'
 import { RecordFile } from './record-file.ts'
 import { bodyOf, refuse, send, sendFile } from './replies.ts'
-import { isSortName, sharedView, type ViewRequest, viewOf } from './view.ts'
+import { type RequestTarget, requestTargetOf } from './request-target.ts'
+import { sharedView, viewOf } from './view.ts'
 import type { SiteJson } from './view-json.ts'
+import { viewRequestOf } from './view-request.ts'
 
 /** Answers requests; mount it like any handler of `node:http`. */
 export interface Dashboard extends AsyncDisposable {
@@ -26,7 +30,7 @@ export interface Dashboard extends AsyncDisposable {
 
 /**
  * A page that shows who holds what and who waits, as it changes: for `node:http`, Express and Fastify. It reads the store only
- * while a page is open, unless `record` is on, and changes nothing unless `allowEvict` is on.
+ * while a page is open, unless `record` is on, and changes nothing unless `allowEvict` or `allowJobChanges` is on.
  *
  * ```ts
  * import { createServer } from 'node:http'
@@ -160,12 +164,18 @@ class DashboardHandler {
         return this.#openSession(request, response)
       case 'api/evict':
         return this.#evict(request, response)
-      case 'api/live':
+      case 'api/jobs':
+        return this.#changeJobs(request, response)
+      case 'api/live': {
         if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
-        return this.#live.join(response, this.#queryOf(target.query))
+        const { query, ready } = this.#queryOf(target.query)
+        await ready()
+        return this.#live.join(response, query)
+      }
       default: {
-        const { view } = this.#queryOf(target.query)
-        send(response, 200, JSON.stringify(view(await this.#live.looked())), JSON_TYPE)
+        const { query, ready } = this.#queryOf(target.query)
+        await ready()
+        send(response, 200, JSON.stringify(query.view(await this.#live.looked())), JSON_TYPE)
       }
     }
   }
@@ -200,19 +210,44 @@ class DashboardHandler {
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
   }
 
-  #queryOf(query: URLSearchParams): ViewQuery {
-    const { allowEvict, title, record } = this.#settings
+  async #changeJobs(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const { jobs, allowJobChanges } = this.#settings
+    if (!allowJobChanges || jobs === undefined) {
+      return refuse(response, 403, 'This dashboard only shows jobs. Changing them has to be switched on.')
+    }
+    try {
+      const changed = await changeJobs(jobs, await bodyOf(request))
+      send(response, 200, JSON.stringify({ changed }), JSON_TYPE)
+    } finally {
+      // Also after an error, as some of the jobs may be changed.
+      await this.#jobs?.refresh()
+      this.#live.sendAll()
+    }
+  }
+
+  #queryOf(query: URLSearchParams): { readonly query: ViewQuery; readonly ready: () => Promise<void> } {
+    const { allowEvict, allowJobChanges, title, record } = this.#settings
+    const jobs = this.#jobs
     const site: SiteJson = {
       title,
       allowEvict,
-      hasJobs: this.#jobs !== undefined,
+      hasJobs: jobs !== undefined,
+      allowJobChanges,
       recordMs: record?.keepMs,
     }
-    if (query.get('view') === 'jobs') {
-      return { name: 'jobs', view: (watch) => ({ site, ...sharedView(watch), ...this.#jobs?.view }) }
+    const ofJobs = jobsRequestIn(query)
+    if (ofJobs !== undefined) {
+      const view: ViewQuery['view'] = (watch) => ({ site, ...sharedView(watch), ...jobs?.view(ofJobs) })
+      return {
+        query: { name: JSON.stringify(ofJobs), view },
+        ready: async () => jobs?.ready(ofJobs),
+      }
     }
     const wanted = viewRequestOf(query)
-    return { name: JSON.stringify(wanted), view: (watch) => ({ site, ...viewOf(watch, wanted) }) }
+    return {
+      query: { name: JSON.stringify(wanted), view: (watch) => ({ site, ...viewOf(watch, wanted) }) },
+      ready: async () => {},
+    }
   }
 }
 
@@ -223,57 +258,8 @@ const ROUTES: Readonly<Record<string, 'GET' | 'POST' | undefined>> = {
   'api/view': 'GET',
   'api/live': 'GET',
   'api/evict': 'POST',
+  'api/jobs': 'POST',
   'api/session': 'POST',
 }
 
 const JSON_TYPE = { 'Content-Type': 'application/json; charset=utf-8' }
-
-interface RequestTarget {
-  /** The path below the mount point, without a slash in front. */
-  readonly name: string
-  readonly query: URLSearchParams
-  readonly search: string
-  /** Set where the address lacks the slash at its end: without it the page's relative addresses are wrong. */
-  readonly redirect: string | undefined
-}
-
-/** Express removes the mount point from `url` and keeps the whole address in `originalUrl`. */
-function requestTargetOf(
-  request: IncomingMessage & { originalUrl?: string },
-  mount: string,
-): RequestTarget | undefined {
-  const [whole, search] = splitAddress(request.originalUrl ?? request.url ?? '')
-  const [pathname] = splitAddress(request.url ?? '')
-  const isBelow = mount !== '' && `${whole}/`.startsWith(`${mount}/`)
-  if (mount !== '' && !isBelow && request.originalUrl === undefined) return undefined
-  const name = (isBelow ? whole.slice(mount.length) : pathname).replace(/^\//, '')
-  const redirect = name === '' && !whole.endsWith('/') ? `./${whole.split('/').at(-1)}/` : undefined
-  return { name, query: new URLSearchParams(search), search, redirect }
-}
-
-/** The address is not normalized: an invalid one, or one with `..`, matches no route. */
-function splitAddress(address: string): [path: string, search: string] {
-  const [path = ''] = address.split('?', 1)
-  return [path, address.slice(path.length)]
-}
-
-function viewRequestOf(query: URLSearchParams): ViewRequest {
-  const key = query.get('key')
-  if (key !== null) return { view: 'key', key }
-  if (query.get('view') === 'contention') return { view: 'contention' }
-  const sort = query.get('sort') ?? 'key'
-  const show = query.get('show')
-  const search = query.get('search') ?? ''
-  const page = Math.max(0, Number.parseInt(query.get('page') ?? '0', 10) || 0)
-  if (query.get('view') === 'losses') {
-    return { view: 'losses', search, show: show === 'expired' || show === 'evicted' ? show : 'all', page }
-  }
-  if (query.get('view') === 'processes') return { view: 'processes', search, page }
-  return {
-    view: 'keys',
-    search,
-    show: show === 'contended' || show === 'elections' ? show : 'all',
-    sort: isSortName(sort) ? sort : 'key',
-    page,
-  }
-}

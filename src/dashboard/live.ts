@@ -29,7 +29,7 @@ export class LiveViewers {
 
   /** Runs on for a minute after the last viewer has left, so that its history is there when a page is loaded again. */
   get watch(): RoomWatch {
-    this.#watch ??= this.#startWatch(() => this.#sendAll())
+    this.#watch ??= this.#startWatch(() => this.sendAll())
     clearTimeout(this.#ending)
     this.#ending = undefined
     if (this.#viewers.size === 0 && !this.#isRecording) {
@@ -70,6 +70,22 @@ export class LiveViewers {
     if (isThere) sendTo(viewer, messageOf(query, watch))
   }
 
+  /** Sends every viewer its view as it is now. */
+  sendAll(): void {
+    this.#settleLooks()
+    const watch = this.#watch
+    if (watch === undefined) return
+    // Most viewers have the same query, and a view of thousands of keys takes a while to build.
+    const messages = new Map<string, string>()
+    for (const viewer of this.#viewers) {
+      const { query } = viewer
+      if (isBlocked(viewer)) continue
+      const message = messages.get(query.name) ?? messageOf(query, watch)
+      messages.set(query.name, message)
+      sendTo(viewer, message)
+    }
+  }
+
   close(): void {
     for (const { response } of this.#viewers) response.destroy()
     this.#viewers.clear()
@@ -93,21 +109,6 @@ export class LiveViewers {
   #settleLooks(): void {
     for (const resolve of this.#awaitingLook) resolve()
     this.#awaitingLook.clear()
-  }
-
-  #sendAll(): void {
-    this.#settleLooks()
-    const watch = this.#watch
-    if (watch === undefined) return
-    // Most viewers have the same query, and a view of thousands of keys takes a while to build.
-    const messages = new Map<string, string>()
-    for (const viewer of this.#viewers) {
-      const { query } = viewer
-      if (isBlocked(viewer)) continue
-      const message = messages.get(query.name) ?? messageOf(query, watch)
-      messages.set(query.name, message)
-      sendTo(viewer, message)
-    }
   }
 }
 

@@ -20,8 +20,12 @@ export interface DashboardOptions {
   readonly path?: string | undefined
   /** Shows only keys that begin with it; no other key can be evicted here. Default: all keys. */
   readonly prefix?: string | undefined
-  /** The jobs to show beside the locks. */
-  readonly jobs?: Pick<Jobs, 'count' | 'inspect'> | undefined
+  /** The jobs to show beside the locks. Whoever may look sees their payloads and errors, too. */
+  readonly jobs?:
+    | Pick<Jobs, 'cancel' | 'count' | 'countOverTime' | 'find' | 'list' | 'remove' | 'retry'>
+    | undefined
+  /** Whether viewers may retry, cancel and remove jobs. Default: false. */
+  readonly allowJobChanges?: boolean | undefined
   /**
    * Whether to look at the store all the time, also while no page is open, and to keep what was seen. Without it the history
    * begins when somebody looks. `true`: for 24 hours, in memory. Default: false.
@@ -56,6 +60,7 @@ export interface DashboardSettings {
   readonly path: string
   readonly prefix: string
   readonly jobs: DashboardOptions['jobs']
+  readonly allowJobChanges: boolean
   readonly title: string
   readonly origins: readonly string[]
   /** `undefined`: the history lasts while somebody looks. */
@@ -86,12 +91,18 @@ export function parseOptions(options: DashboardOptions): DashboardSettings {
     throw expected('path', 'like /locks, or empty', path)
   if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
   if (typeof title !== 'string') throw expected('title', 'a string', title)
-  if (jobs !== undefined && typeof jobs?.inspect !== 'function')
+  if (jobs !== undefined && typeof jobs?.list !== 'function')
     throw expected('jobs', 'what createJobs() or openJobs() returns', jobs)
+  const allowJobChanges = parseFlag('allowJobChanges', options.allowJobChanges, false)
+  if (allowJobChanges && jobs === undefined)
+    throw new InvalidArgumentError('Expected `jobs` together with `allowJobChanges`, got none.')
   const misplaced = Array.isArray(origins) ? origins.find((origin) => !isOrigin(origin)) : origins
   if (misplaced !== undefined) throw expected('origins', 'an array such as ["https://a.example"]', misplaced)
   const record = recordIn(options.record)
-  return { token, authorize, allowEvict, path: path.replace(/\/$/, ''), prefix, jobs, title, origins, record }
+  return {
+    ...{ token, authorize, allowEvict, path: path.replace(/\/$/, ''), prefix },
+    ...{ jobs, allowJobChanges, title, origins, record },
+  }
 }
 
 function recordIn(record: DashboardOptions['record']): RecordSettings | undefined {
@@ -115,6 +126,7 @@ const NAMES: ReadonlySet<string> = new Set([
   'token',
   'authorize',
   'allowEvict',
+  'allowJobChanges',
   'path',
   'prefix',
   'jobs',

@@ -13,6 +13,8 @@ export interface ViewJson {
     | { readonly tag: 'present'; readonly lookMs: number }
     | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
   readonly isCut: boolean
+  /** What the looks cannot know: the store is a replica, say. */
+  readonly caveats: readonly string[]
   readonly totals: readonly Totals[]
   readonly history: HistoryJson
 }
@@ -30,6 +32,7 @@ export interface SiteJson {
   readonly title: string
   readonly allowEvict: boolean
   readonly hasJobs: boolean
+  readonly allowJobChanges: boolean
   /** How far the history goes back where the dashboard records, in milliseconds. */
   readonly recordMs: number | undefined
 }

@@ -70,12 +70,13 @@ type SharedJson = Omit<ViewJson, 'site'>
 /** What every page shows above its own content. */
 export function sharedView({ snapshot, totals, losses, watched }: RoomWatch): SharedJson {
   const expired = losses.filter(({ hold }) => hold.end === 'expired').length
-  const { at, store, isCut } = snapshot
+  const { at, store, isCut, caveats } = snapshot
   return {
     at,
     now: Date.now(),
     store,
     isCut,
+    caveats,
     totals: totals.slice(-TREND_LOOKS),
     history: { fromAt: watched[0]?.fromAt, expired, evicted: losses.length - expired },
   }

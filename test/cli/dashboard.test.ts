@@ -113,14 +113,17 @@ test('dashboard prints no token when a journal or a file may keep it, and says w
   }
 })
 
-test('dashboard makes no token that no person would see', async () => {
-  const { code, stdout, stderr } = await shell.run(['dashboard', '--port', '0', '--allow-evict'])
-  expect([code, stdout, stderr]).toEqual([
-    64,
-    '',
-    'holdfast: Expected a token (--token-file or HOLDFAST_DASHBOARD_TOKEN) with --allow-evict where standard output is no terminal, got none: one that is made here could be shown to nobody. See holdfast dashboard --help.\n',
-  ])
-})
+test.each(['--allow-evict', '--allow-job-changes'])(
+  'dashboard makes no token for %s that no person would see',
+  async (right) => {
+    const { code, stdout, stderr } = await shell.run(['dashboard', '--port', '0', right])
+    expect([code, stdout, stderr]).toEqual([
+      64,
+      '',
+      `holdfast: Expected a token (--token-file or HOLDFAST_DASHBOARD_TOKEN) with ${right} where standard output is no terminal, got none: one that is made here could be shown to nobody. See holdfast dashboard --help.\n`,
+    ])
+  },
+)
 
 test('dashboard shows jobs when the database has tables for them', async () => {
   await using server = await startPostgres()
@@ -134,7 +137,17 @@ test('dashboard shows jobs when the database has tables for them', async () => {
     program.signal('SIGINT')
     expect([await program.exit, program.stderr]).toEqual([0, ''])
   }
-  expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true }])
+  expect(sites).toMatchObject([{ hasJobs: false }, { hasJobs: true, allowJobChanges: false }])
+})
+
+test('dashboard changes jobs only of a store that has them', async () => {
+  const env = { HOLDFAST_DASHBOARD_TOKEN: 'correct-horse-battery' }
+  const args = ['dashboard', '--port', '0', '--allow-job-changes']
+  const { code, stderr } = await shell.run(args, { env })
+  expect([code, stderr]).toEqual([
+    64,
+    'holdfast: Expected --allow-job-changes with a PostgreSQL store that has the tables of jobs, got a store without them. See holdfast dashboard --help.\n',
+  ])
 })
 
 test('dashboard needs a token when other machines can reach it, and takes it from the environment', async () => {

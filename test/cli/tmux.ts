@@ -27,6 +27,8 @@ export class Tmux implements AsyncDisposable {
       ...size,
       [...shell, 'bash', '--norc', '-i'].map(quoted).join(' '),
     )
+    // Otherwise tmux keeps programs from copying.
+    this.#run('set-option', '-s', 'set-clipboard', 'on')
   }
 
   /** The lines of the screen, without the blanks at their ends. `styled`: with colours, as control sequences. */
@@ -43,6 +45,16 @@ export class Tmux implements AsyncDisposable {
     const shown = this.#run('display-message', '-p', '#{alternate_on} #{cursor_flag} #{wrap_flag}')
     const [other, cursor, wrap] = shown.trim().split(' ')
     return { isOtherScreen: other === '1', hasCursor: cursor === '1', wraps: wrap === '1' }
+  }
+
+  /** Whether the program has asked for clicks. */
+  get hasMouse(): boolean {
+    return this.#run('display-message', '-p', '#{mouse_any_flag}').trim() === '1'
+  }
+
+  /** What the program has copied last. */
+  get clipboard(): string {
+    return this.#run('show-buffer')
   }
 
   /** Presses a key that has a name in tmux: `Enter`, `Down`, `C-c`. Types everything else as it is. */

@@ -100,6 +100,7 @@ test('whatever there is to show, and whatever was pressed, a page has as many li
             at: 1,
             rooms,
             isCut: false,
+            caveats: [],
             store: isAway
               ? { tag: 'away', sinceAt: 1, message: 'It is gone.' }
               : { tag: 'present', lookMs: 1 },
@@ -112,7 +113,10 @@ test('whatever there is to show, and whatever was pressed, a page has as many li
       let view = firstView({ sort: 'waiting', isReversed: false })
       for (const key of ['', ...keys]) {
         const before = frame(view)
-        view = { ...pressed(view, key, before), top: before.top }
+        view = {
+          ...pressed(view, key, { ...before, titlesLine: before.above, columnAt: () => 'held' }),
+          top: before.top,
+        }
         const { lines } = frame(view)
         expect(lines).toHaveLength(size.rows)
         for (const line of lines) {

@@ -397,6 +397,7 @@ test('options that are not what they should be are refused in one sentence', asy
     [{ path: 'locks' }, /^Expected `path` to be like \/locks, or empty, got "locks"\.$/],
     [{ prefix: 1 }, /^Expected `prefix` to be a string, got 1\.$/],
     [{ title: 1 }, /^Expected `title` to be a string, got 1\.$/],
+    [{ allowJobChanges: true }, /^Expected `jobs` together with `allowJobChanges`, got none\.$/],
     [{ jobs: {} }, /^Expected `jobs` to be what createJobs\(\) or openJobs\(\) returns, got /],
     [{ origins: ['locks.example'] }, /^Expected `origins` to be an array such as .*, got "locks.example"\.$/],
     [

@@ -1,13 +1,10 @@
-import pg from 'pg'
 import type { Browser } from 'playwright-core'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { createDashboard, type DashboardOptions } from '../../src/dashboard/index.ts'
 import { connect, createLocks, type Locks } from '../../src/index.ts'
-import { createJobs } from '../../src/jobs/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { shortestMs } from '../base/measured.ts'
 import { openSqlite, type TestStore } from '../cli/stores.ts'
-import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
@@ -496,31 +493,6 @@ test('a dashboard that goes away and comes back is told, too', async () => {
   await server[Symbol.asyncDispose]()
   await dashboard.close()
   await locks.close()
-})
-
-test('jobs are shown beside the locks, and their payloads are not', async () => {
-  await using server = await startPostgres()
-  const jobs = createJobs(new pg.Pool({ connectionString: server.url }))
-  await jobs.migrate()
-  await jobs.enqueueAll([{ name: 'mail' }, { name: 'mail' }])
-  await jobs.enqueue('<b>bill</b>', { card: 'secret' }, { maxAttempts: 1 })
-  const [job] = await jobs.claim('<b>bill</b>', { label: 'web-1' })
-  await job?.fail('no such card')
-  const locks = createLocks(memoryStore())
-  {
-    await using opened = await open(locks, { options: { jobs } })
-    const { page } = opened
-    await page.getByRole('link', { name: 'Jobs' }).click()
-    const counts = page.locator('.job-counts')
-    await counts.getByRole('row', { name: 'mail' }).waitFor()
-    expect(await counts.getByRole('row', { name: 'mail' }).locator('.count').first().textContent()).toBe('2')
-    const dead = page.locator('.jobs').getByRole('row', { name: '<b>bill</b>' })
-    expect(await dead.textContent()).toMatch(/dead.*1 of 1.*web-1.*no such card/)
-    expect(await page.content()).not.toContain('secret')
-    expect(await page.locator('main b').count()).toBe(0)
-  }
-  await locks.close()
-  await jobs.close()
 })
 
 /** The contrast (WCAG 2.2, 1.4.3) of every text against what is behind it. */

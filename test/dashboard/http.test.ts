@@ -215,7 +215,7 @@ describe('a view', () => {
         holders: [{ mode: '2 of 5', state: 'held', owner: { pid: process.pid, label: 'test' } }],
       },
     ])
-    expect(site).toEqual({ title: 'Locks', allowEvict: true, hasJobs: false })
+    expect(site).toEqual({ title: 'Locks', allowEvict: true, allowJobChanges: false, hasJobs: false })
     expect(state).toMatchObject({ tag: 'present' })
     giveUp.abort()
     await waiting

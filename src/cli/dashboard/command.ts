@@ -18,6 +18,9 @@ export const dashboard: Subcommand = {
     },
     ...fileOption(DASHBOARD_TOKEN),
     'allow-evict': { help: 'viewers may also evict; in a terminal, generates a token if none is given' },
+    'allow-job-changes': {
+      help: 'viewers may also retry, cancel and remove jobs; generates a token as --allow-evict does',
+    },
     record: { help: 'look all the time, and keep the history also while no page is open' },
     'record-file': {
       value: 'PATH',
@@ -32,9 +35,9 @@ export const dashboard: Subcommand = {
     json: { help: 'the address as one JSON object on one line' },
     ...storeOptions(),
   },
-  details: `Read-only without --allow-evict. To serve other machines it needs a token, and
+  details: `Read-only without --allow-evict and --allow-job-changes. To serve other machines it needs a token, and
 a proxy in front of it that encrypts. In a terminal the address that it prints
 contains the token; in a journal or a file it does not.
-Jobs are shown where the store is PostgreSQL and has their tables. Ctrl-C ends
-it.`,
+Jobs are shown, with their payloads, where the store is PostgreSQL and has
+their tables. Ctrl-C ends it.`,
 }

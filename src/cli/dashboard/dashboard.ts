@@ -33,8 +33,14 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
   const { url } = await placeOf(given)
   const record = typeof recorded === 'object' ? { ...recorded, store: storeIdentity(url) } : recorded
   const scheme = (/^[a-z+]+/i.exec(url)?.[0] ?? '').toLowerCase()
-  await using locks = await openLocks(url)
+  await using locks = await openLocks(url, { readOnly: !given.flag('allow-evict') })
   await using jobs = /^postgres(ql)?$/.test(scheme) ? await jobsIn(url) : undefined
+  const allowJobChanges = given.flag('allow-job-changes')
+  if (allowJobChanges && jobs === undefined) {
+    throw new UsageError(
+      'Expected --allow-job-changes with a PostgreSQL store that has the tables of jobs, got a store without them.',
+    )
+  }
   const handler = dashboardOf(locks, {
     token: token?.text,
     allowEvict: given.flag('allow-evict'),
@@ -42,6 +48,7 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
     record,
     title: given.text('title') ?? `Locks in ${scheme}`,
     jobs,
+    allowJobChanges,
   })
   const server = createServer(handler)
   try {
@@ -109,11 +116,12 @@ function tokenFor(given: ParsedArguments, { host }: ListenAddress): DashboardTok
       `Expected a token (${ways}) where --host is beyond this machine, got none for ${JSON.stringify(host)}.`,
     )
   }
-  // Without a token, every user of this machine may look, but not evict.
-  if (!given.flag('allow-evict')) return undefined
+  // Without a token, every user of this machine may look, but change nothing.
+  const right = ['allow-evict', 'allow-job-changes'].find((name) => given.flag(name))
+  if (right === undefined) return undefined
   if (process.stdout.isTTY) return { text: randomBytes(18).toString('base64url'), source: undefined }
   throw new UsageError(
-    `Expected a token (${ways}) with --allow-evict where standard output is no terminal, got none: one that is made here could be shown to nobody.`,
+    `Expected a token (${ways}) with --${right} where standard output is no terminal, got none: one that is made here could be shown to nobody.`,
   )
 }
 

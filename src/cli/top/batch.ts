@@ -1,5 +1,4 @@
-import type { Locks } from '../../index.ts'
-import { type RoomWatch, type Snapshot, watchRooms } from '../../room-watch/room-watch.ts'
+import { type RoomWatch, type Snapshot, type WatchedLocks, watchRooms } from '../../room-watch/room-watch.ts'
 import { EXIT } from '../exit-codes.ts'
 import { roomJson } from '../room-text.ts'
 import { complain, paintFor, print, roomOnScreen } from '../terminal.ts'
@@ -17,7 +16,7 @@ export interface BatchOptions extends LiveOptions {
 }
 
 /** Prints one look after another. Resolves with the exit code. */
-export async function printLooks(locks: Pick<Locks, 'inspect'>, options: BatchOptions): Promise<number> {
+export async function printLooks(locks: WatchedLocks, options: BatchOptions): Promise<number> {
   const { prefix, everyMs, count } = options
   const columns = new TableColumns()
   let watch: RoomWatch | undefined

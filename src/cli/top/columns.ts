@@ -32,6 +32,7 @@ const GAP = 2
  * does not jump from one look to the next.
  */
 export class TableColumns {
+  #shown: readonly (readonly [Sort, number])[] = []
   readonly #widest: Partial<Record<Sort, number>> = { key: 8, holder: 8 }
 
   /** The line of titles, with a mark at the column that the rows are sorted by, then the rows. */
@@ -45,11 +46,22 @@ export class TableColumns {
       this.#widest[name] = Math.max(this.#widest[name] ?? 0, Math.min(widest, MOST))
     }
     const fitted = this.#fitted(room)
+    this.#shown = fitted
     const titles = Object.fromEntries(SORTS.map((name) => [name, titleOf(name, order)])) as Record<
       Sort,
       string
     >
     return [titles, ...cells].map((line) => lineOf(line, fitted))
+  }
+
+  /** The column that was drawn there, with the gap behind it; undefined beside the table. */
+  at(place: number): Sort | undefined {
+    let from = 0
+    for (const [name, columns] of this.#shown) {
+      if (place >= from && place < from + columns + GAP) return name
+      from += columns + GAP
+    }
+    return undefined
   }
 
   #fitted(room: number): readonly (readonly [Sort, number])[] {

@@ -18,6 +18,7 @@ export class FullScreen {
   readonly #keys: KeyReader
   #shown: readonly string[] = []
   #isOpen = false
+  #hasMouse = true
   #isBlocked = false
 
   constructor(options: FullScreenOptions) {
@@ -63,6 +64,17 @@ export class FullScreen {
     this.#shown = []
   }
 
+  /** Puts a text into the clipboard of the terminal, if the terminal lets programs do that (OSC 52). */
+  copy(text: string): void {
+    if (this.#isOpen) process.stdout.write(`\u001b]52;c;${Buffer.from(text).toString('base64')}\u0007`)
+  }
+
+  /** Whether clicks and the wheel come here. Otherwise they select text in the terminal. */
+  set hasMouse(has: boolean) {
+    this.#hasMouse = has
+    if (this.#isOpen) process.stdout.write(has ? MOUSE_ON : MOUSE_OFF)
+  }
+
   /** Repeatable. */
   close(): void {
     const { stdin, stdout } = process
@@ -103,7 +115,7 @@ export class FullScreen {
     // Node.js caches the mode and skips setting the same one again, so it is switched off first.
     process.stdin.setRawMode(false)
     process.stdin.setRawMode(true)
-    process.stdout.write(ENTER)
+    process.stdout.write(this.#hasMouse ? ENTER + MOUSE_ON : ENTER)
     this.#isOpen = true
   }
 
@@ -146,7 +158,10 @@ const WHOLE_JOB = 0
 
 /** Alternate screen, no cursor, no wrapping: a line that is wider than counted must not push the others down. */
 const ENTER = '\u001b[?1049h\u001b[?25l\u001b[?7l'
-const LEAVE = '\u001b[?7h\u001b[?25h\u001b[?1049l'
+/** Buttons and the wheel, as sequences that have no limit for the size of the screen. */
+const MOUSE_ON = '\u001b[?1000h\u001b[?1006h'
+const MOUSE_OFF = '\u001b[?1006l\u001b[?1000l'
+const LEAVE = '\u001b[?1006l\u001b[?1000l\u001b[?7h\u001b[?25h\u001b[?1049l'
 const HOME = '\u001b[H'
 /** Sent before the text: behind a text that fills the line it would erase the last character. */
 const CLEAR_LINE = '\u001b[K'

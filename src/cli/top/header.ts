@@ -11,12 +11,12 @@ export interface HeaderFacts {
   readonly sums: Sums
 }
 
-/** Three lines: store and time, what is held and waited for, what changes. */
+/** Three lines: store and time, what is held and waited for, what changes. Then a line for each thing that a look cannot know. */
 export function headerLines(
   { store, prefix, everyMs, snapshot, sums }: HeaderFacts,
   { room, paint, note = '' }: { readonly room: number; readonly paint: Paint; readonly note?: string },
 ): readonly string[] {
-  const { at, isCut, store: state } = snapshot
+  const { at, isCut, caveats, store: state } = snapshot
   const under = prefix === '' ? '' : `  under ${plain(prefix)}`
   const title = `holdfast top  ${at === 0 ? 'looking …' : `${timeOf(at)} ${zoneName()}`}  ${store}${under}${note}`
   const longest = sums.longestMs === undefined ? '' : `, the longest for ${age(sums.longestMs)}`
@@ -27,7 +27,13 @@ export function headerLines(
   const happens = `${rate} hand-overs/s, ${number(sums.expired)} expired in a minute`
   if (state.tag === 'present') {
     const look = `a look takes ${age(state.lookMs)}, every ${age(everyMs)}`
-    return [paint('bold', start(title, room)), start(there, room), start(`${happens}; ${look}`, room)]
+    const unknown = caveats.map((caveat) => paint('yellow', start(plain(caveat), room)))
+    return [
+      paint('bold', start(title, room)),
+      start(there, room),
+      start(`${happens}; ${look}`, room),
+      ...unknown,
+    ]
   }
   const away = `STORE AWAY since ${timeOf(state.sinceAt)}: ${plain(state.message)}`
   return [paint('bold', start(title, room)), start(there, room), paint(['red', 'bold'], start(away, room))]

@@ -5,14 +5,18 @@ import { STATES } from './rows.ts'
 const KEYS: readonly (readonly [string, string])[] = [
   ['up down j k', 'mark a line; also PgUp, PgDn, Home, End'],
   ['Enter', 'all about the marked key; Enter, q or Esc goes back'],
-  ['/', 'show only keys and holders with this text; Esc shows all again'],
-  ['< >', 'sort by the column to the left or right'],
-  ['r', 'the other way round'],
+  ['x F9 Ctrl-K', 'evict the holders of the marked key: asks why; Enter does it, Esc does not'],
+  ['c', 'copy the marked key, where the terminal lets programs copy'],
+  ['/ F4', 'show only keys and holders with this text; Esc shows all again'],
+  ['< > F6', 'sort by the column to the left or right'],
+  ['r I', 'the other way round'],
   ['K S M O H L E F W T', 'sort by key, state, mode, holder, held, left, ttl, fence, wait, longest'],
+  ['mouse', 'click: marks a line, opens the marked one, sorts by a title; wheel: moves'],
+  ['m', 'leave the mouse to the terminal, to select text, and take it back'],
   ['p', 'pause, and go on'],
   ['Space', 'look now'],
-  ['h ?', 'this page'],
-  ['q Ctrl-C', 'quit'],
+  ['h ? F1', 'this page'],
+  ['q Ctrl-C F10', 'quit'],
 ]
 
 const COLUMNS: readonly (readonly [string, string])[] = [

@@ -1,5 +1,11 @@
-/** A typed character, or the name of a key: `up`, `enter`, `ctrl-c`. */
+/** A typed character, or the name of a key: `up`, `enter`, `ctrl-c`, `f9`, `wheel-up`, or a click: see {@link clickOf}. */
 export type Key = string
+
+/** Where the mouse was clicked, counted from 0 at the upper left. Undefined for every other key. */
+export function clickOf(key: Key): { readonly column: number; readonly line: number } | undefined {
+  const [, column, line] = /^click (\d+) (\d+)$/.exec(key) ?? []
+  return column === undefined ? undefined : { column: Number(column), line: Number(line) }
+}
 
 /** Parses the input of a terminal in raw mode into keys. */
 export class KeyReader {
@@ -30,13 +36,30 @@ export class KeyReader {
 
   #read(text: string): void {
     for (const [sequence] of text.matchAll(SEQUENCES)) {
-      const key = NAMES.get(sequence) ?? (PRINTABLE.test(sequence) ? sequence : undefined)
+      const key =
+        NAMES.get(sequence) ?? mouseKeyOf(sequence) ?? (PRINTABLE.test(sequence) ? sequence : undefined)
       if (key !== undefined) this.#onKey(key)
     }
   }
 }
 
+/** Of the mouse the first button and the wheel, when they go down (xterm's SGR mode). */
+function mouseKeyOf(sequence: string): Key | undefined {
+  const [, button, column, line] = MOUSE.exec(sequence) ?? []
+  switch (button) {
+    case '0':
+      return `click ${Number(column) - 1} ${Number(line) - 1}`
+    case '64':
+      return 'wheel-up'
+    case '65':
+      return 'wheel-down'
+    default:
+      return undefined
+  }
+}
+
 const ESCAPE = '\u001b'
+const MOUSE = new RegExp(`^${ESCAPE}\\[<(\\d{1,4});(\\d{1,5});(\\d{1,5})M$`)
 const ESCAPE_MS = 50
 
 /** A control sequence, one of the older kind, Alt with a key, or one character (ECMA-48 §5.4). */
@@ -58,11 +81,19 @@ const NAMES: ReadonlyMap<string, Key> = new Map([
   ['\u001b[5~', 'page-up'],
   ['\u001b[6~', 'page-down'],
   ['\u001b\u001b', 'escape'],
+  ...(['OP', '[11~', '[[A'] as const).map((sequence) => [`\u001b${sequence}`, 'f1'] as const),
+  ...(['OR', '[13~', '[[C'] as const).map((sequence) => [`\u001b${sequence}`, 'f3'] as const),
+  ...(['OS', '[14~', '[[D'] as const).map((sequence) => [`\u001b${sequence}`, 'f4'] as const),
+  ['\u001b[17~', 'f6'],
+  ['\u001b[20~', 'f9'],
+  ['\u001b[21~', 'f10'],
   ['\r', 'enter'],
   ['\n', 'enter'],
   ['\u007f', 'backspace'],
   ['\b', 'backspace'],
   ['\u0003', 'ctrl-c'],
+  ['\u0004', 'ctrl-d'],
+  ['\u000b', 'ctrl-k'],
   ['\u000c', 'ctrl-l'],
   ['\u0015', 'ctrl-u'],
   ['\u0017', 'ctrl-w'],

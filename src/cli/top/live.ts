@@ -1,23 +1,29 @@
-import type { Locks } from '../../index.ts'
-import { type RoomWatch, type Snapshot, watchRooms } from '../../room-watch/room-watch.ts'
+import { explained } from '../../base/explained.ts'
+import { type RoomWatch, type Snapshot, type WatchedLocks, watchRooms } from '../../room-watch/room-watch.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { paintFor } from '../terminal.ts'
+import { plain } from '../text.ts'
 import { TableColumns } from './columns.ts'
 import { FullScreen } from './full-screen.ts'
+import { counted } from './header.ts'
 import { filtered, type Row, type RowOrder, rowsOf, sorted } from './rows.ts'
-import { frameOf } from './screen.ts'
+import { type ActionNotice, frameOf, LEAST_ROWS_TO_ASK, MARK } from './screen.ts'
 import { type Sums, sumsOf } from './sums.ts'
-import { firstView, pressed, type TopView } from './view.ts'
+import { EVICT, firstView, pressed, type TopView, type Typing } from './view.ts'
 
 export interface LiveOptions {
   readonly store: string
   readonly prefix: string
   readonly everyMs: number
   readonly order: RowOrder
+  /** Takes a key from those who hold it. Resolves with the ids that were removed. */
+  readonly evict: Evict
 }
 
+export type Evict = (key: string, ids: readonly string[], reason: string) => Promise<readonly string[]>
+
 /** Shows the rooms until the user quits. Resolves with the exit code. */
-export async function showLive(locks: Pick<Locks, 'inspect'>, options: LiveOptions): Promise<number> {
+export async function showLive(locks: WatchedLocks, options: LiveOptions): Promise<number> {
   const { prefix, everyMs } = options
   let live: LiveScreen | undefined
   const watch = watchRooms(locks, {
@@ -48,6 +54,8 @@ class LiveScreen {
   #all: readonly Row[] = []
   #rows: readonly Row[] = []
   #pageSize = 1
+  #titlesLine = 0
+  #notice: ActionNotice | undefined
 
   constructor(watch: RoomWatch, options: LiveOptions & { readonly end: (exitCode: number) => void }) {
     this.#watch = watch
@@ -82,18 +90,63 @@ class LiveScreen {
 
   #press(key: string): void {
     const { typing, page } = this.#view
-    if (key === 'ctrl-c' || (key === 'q' && typing === undefined && page === 'list')) {
+    const isQuit = (key === 'q' || key === 'f10') && typing === undefined && page === 'list'
+    if (key === 'ctrl-c' || isQuit) {
       this.#options.end(EXIT.ok)
       return
     }
     if (key === 'ctrl-l') this.#screen.forget()
+    // On a screen without a line for questions nothing can be asked.
+    if (EVICT.includes(key) && typing === undefined && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
     if (key === ' ' && typing === undefined) this.#watch.lookNow()
     const before = this.#view
-    this.#view = pressed(before, key, { rows: this.#rows, pageSize: this.#pageSize })
+    this.#notice = undefined
+    this.#view = pressed(before, key, {
+      rows: this.#rows,
+      pageSize: this.#pageSize,
+      titlesLine: this.#titlesLine,
+      // The table begins behind the place for the mark.
+      columnAt: (place) => this.#columns.at(place - MARK),
+    })
+    if (before.hasMouse !== this.#view.hasMouse) this.#screen.hasMouse = this.#view.hasMouse
+    if (key === 'c' && typing === undefined && page !== 'help') this.#copy()
+    if (key === 'enter' && typing?.tag === 'evict') void this.#evict(typing)
+    const asks = EVICT.includes(key) && typing === undefined && page !== 'help'
+    if (asks && this.#view.typing === undefined) this.#tell('Mark a key that is held first.', { isBad: true })
     if (before.order !== this.#view.order || before.filter !== this.#view.filter) this.#arrange()
     // Show what changed during the pause.
     if (before.isPaused && !this.#view.isPaused) this.look(this.#watch.snapshot)
     else this.#draw()
+  }
+
+  #copy(): void {
+    const { selected } = this.#view
+    if (selected === undefined) return this.#tell('Mark a line first.', { isBad: true })
+    this.#screen.copy(selected)
+    this.#tell(`Copied ${plain(selected)}, if this terminal lets programs copy.`, { isBad: false })
+  }
+
+  async #evict({ key, holders, text }: Extract<Typing, { tag: 'evict' }>): Promise<void> {
+    const reason = text.trim()
+    if (reason === '') return this.#tell('Nobody was evicted: say why.', { isBad: true })
+    this.#tell(`Evicting from ${plain(key)} …`, { isBad: false })
+    try {
+      const ids = holders.map(({ id }) => id)
+      const evicted = await this.#options.evict(key, ids, reason)
+      this.#watch.noteEviction(key, evicted, reason)
+      this.#watch.lookNow()
+      const found =
+        evicted.length === 0 ? 'The holder had gone' : `Evicted ${counted(evicted.length, 'holder')}`
+      this.#tell(`${found} from ${plain(key)}.`, { isBad: evicted.length === 0 })
+    } catch (error) {
+      // One of several holders may be evicted, or the answer was lost.
+      this.#tell(`The eviction is not confirmed. ${plain(explained(error))}`, { isBad: true })
+    }
+  }
+
+  #tell(text: string, { isBad }: { readonly isBad: boolean }): void {
+    this.#notice = { text, isBad }
+    this.#draw()
   }
 
   #arrange(): void {
@@ -102,7 +155,7 @@ class LiveScreen {
 
   #draw(): void {
     const { selected, page } = this.#view
-    const { lines, top, pageSize } = frameOf({
+    const { lines, top, pageSize, above } = frameOf({
       ...this.#options,
       view: this.#view,
       snapshot: this.#snapshot,
@@ -111,11 +164,13 @@ class LiveScreen {
       renewalsOf: (id) => this.#watch.renewalsOf(id),
       history: page === 'key' && selected !== undefined ? this.#watch.historyOf(selected) : undefined,
       columns: this.#columns,
+      notice: this.#notice,
       size: this.#screen.size,
       paint: this.#paint,
     })
     this.#view = { ...this.#view, top }
     this.#pageSize = pageSize
+    this.#titlesLine = above
     this.#screen.draw(lines)
   }
 }

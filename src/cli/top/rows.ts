@@ -42,11 +42,16 @@ export function rowsOf(
   watch: Pick<RoomWatch, 'renewalsOf'>,
 ): readonly Row[] {
   const elections = electionsIn(rooms)
-  return rooms.filter(({ key }) => !isMarkOf(elections, key)).map((room) => rowOf(room, watch))
+  return rooms
+    .filter(({ key }) => !isMarkOf(elections, key))
+    .map((room) => rowOf(room, { watch, isElection: elections.has(room.key) }))
 }
 
 /** The row of a room. Texts are built on first use, as most rows are not on the screen. */
-function rowOf(room: InspectedRoom, watch: Pick<RoomWatch, 'renewalsOf'>): Row {
+function rowOf(
+  room: InspectedRoom,
+  { watch, isElection }: { readonly watch: Pick<RoomWatch, 'renewalsOf'>; readonly isElection: boolean },
+): Row {
   const { holders, queue } = room
   const [first] = holders
   const renewals = first && watch.renewalsOf(first.id)
@@ -59,6 +64,7 @@ function rowOf(room: InspectedRoom, watch: Pick<RoomWatch, 'renewalsOf'>): Row {
       return lateMs === undefined ? stateOf(room) : 'L'
     },
     get mode() {
+      if (isElection) return 'election'
       const [ticket] = [...holders, ...queue]
       return ticket === undefined ? '–' : modeOf(ticket)
     },

@@ -1,13 +1,14 @@
 import type { KeyHistory } from '../../room-watch/hold-record.ts'
 import type { RoomWatch } from '../../room-watch/room-watch.ts'
+import { ownerOf } from '../room-text.ts'
 import type { Paint } from '../terminal.ts'
-import { cut, width } from '../text.ts'
+import { cut, plain, width } from '../text.ts'
 import type { TableColumns } from './columns.ts'
 import { counted, type HeaderFacts, headerLines } from './header.ts'
 import { helpLines } from './help-page.ts'
 import { keyLines } from './key-page.ts'
 import type { Row } from './rows.ts'
-import type { TopView } from './view.ts'
+import type { TopView, Typing } from './view.ts'
 
 export interface ScreenFacts extends HeaderFacts {
   readonly view: TopView
@@ -17,8 +18,15 @@ export interface ScreenFacts extends HeaderFacts {
   readonly history: KeyHistory | undefined
   readonly renewalsOf: RoomWatch['renewalsOf']
   readonly columns: TableColumns
+  /** What became of the last action. */
+  readonly notice?: ActionNotice | undefined
   readonly size: { readonly columns: number; readonly rows: number }
   readonly paint: Paint
+}
+
+export interface ActionNotice {
+  readonly text: string
+  readonly isBad: boolean
 }
 
 export interface Frame {
@@ -27,6 +35,8 @@ export interface Frame {
   readonly top: number
   /** How many lines of the list or page fit. */
   readonly pageSize: number
+  /** Where the list or page begins. */
+  readonly above: number
 }
 
 /** The lines that fill the screen. */
@@ -37,14 +47,17 @@ export function frameOf(facts: ScreenFacts): Frame {
   const header = headerLines(facts, { room, paint, note: `${filter}${view.isPaused ? '  [paused]' : ''}` })
   // A small screen keeps the table and drops header and hints.
   const above = size.rows >= 9 ? [...header, ''] : size.rows >= 5 ? header.slice(0, 1) : []
-  const below = size.rows >= 4 ? [promptOf(facts)] : []
+  const below = size.rows >= LEAST_ROWS_TO_ASK ? [promptOf(facts)] : []
   const space = Math.max(0, size.rows - above.length - below.length)
   const { lines, top, pageSize } = view.page === 'list' ? list(facts, space) : page(facts, space)
   const blank = Array.from({ length: space - lines.length }, () => '')
-  return { lines: [...above, ...lines, ...blank, ...below], top, pageSize }
+  return { lines: [...above, ...lines, ...blank, ...below], top, pageSize, above: above.length }
 }
 
-function list({ view, rows, snapshot, columns, size, paint }: ScreenFacts, space: number): Frame {
+function list(
+  { view, rows, snapshot, columns, size, paint }: ScreenFacts,
+  space: number,
+): Omit<Frame, 'above'> {
   const pageSize = Math.max(1, space - 1)
   const at = rows.findIndex(({ key }) => key === view.selected)
   const top = topFor({ at, top: view.top, count: rows.length, pageSize })
@@ -86,7 +99,10 @@ function topFor({
   return Math.max(0, Math.min(wanted, count - pageSize))
 }
 
-function page({ view, snapshot, history, renewalsOf, size, paint }: ScreenFacts, space: number): Frame {
+function page(
+  { view, snapshot, history, renewalsOf, size, paint }: ScreenFacts,
+  space: number,
+): Omit<Frame, 'above'> {
   const options = { room: size.columns, paint }
   const key = view.selected ?? ''
   const all =
@@ -103,21 +119,33 @@ function page({ view, snapshot, history, renewalsOf, size, paint }: ScreenFacts,
   return { lines: all.slice(top, top + space), top, pageSize: Math.max(1, space - 1) }
 }
 
-function promptOf({ view, rows, size, paint }: ScreenFacts): string {
+function promptOf({ view, rows, notice, size, paint }: ScreenFacts): string {
   const room = size.columns
-  if (view.typing !== undefined) {
-    // Cut at the beginning, as the user types at the end.
-    const typed = [...view.typing]
-    while (typed.length > 0 && width(typed.join('')) > room - 10) typed.shift()
-    return cut(`Filter: ${typed.join('')}_`, room)
-  }
+  if (view.typing !== undefined) return typingLine(view.typing, room)
+  if (notice !== undefined) return paint(notice.isBad ? 'red' : 'green', cut(notice.text, room))
   const found = view.filter === '' ? '' : `${counted(rows.length, 'key')} shown  `
   const hints = {
-    list: `${found}q quit  h help  / filter  Enter key  <> sort  p pause`,
-    key: 'q back  h help  up down scroll  p pause',
+    list: `${found}q quit  h help  / filter  Enter key  <> sort  x evict  c copy  p pause`,
+    key: 'q back  h help  x evict  c copy  up down scroll  p pause',
     help: 'q back  up down scroll',
   }
   return paint('dim', whole(hints[view.page], room))
+}
+
+/** Cut at its beginning, as the user types at the end. */
+function typingLine(typing: Typing, room: number): string {
+  const question = typing.tag === 'filter' ? 'Filter: ' : `${evictQuestion(typing)} `
+  const typed = [...typing.text]
+  const least = Math.min(width(question), Math.floor(room / 2))
+  while (typed.length > 0 && width(typed.join('')) > room - least - 2) typed.shift()
+  const left = room - width(typed.join('')) - 1
+  return cut(`${cut(question, left)}${typed.join('')}_`, room)
+}
+
+function evictQuestion({ key, holders }: Extract<Typing, { tag: 'evict' }>): string {
+  const [first] = holders
+  const who = first === undefined || holders.length > 1 ? `all ${holders.length} holders` : ownerOf(first)
+  return `Evict ${who} from ${plain(key)}? Esc: no. Enter: yes. Reason:`
 }
 
 function fill(line: string, columns: number): string {
@@ -132,4 +160,7 @@ function whole(text: string, room: number): string {
   return hints.slice(0, -1).join('  ').slice(0, room)
 }
 
-const MARK = 2
+/** A smaller screen has no line for hints and questions. */
+export const LEAST_ROWS_TO_ASK = 4
+/** How wide the mark before a line is. */
+export const MARK = 2

@@ -1,4 +1,5 @@
-import type { Key } from './keys.ts'
+import type { InspectedHolder } from '../../index.ts'
+import { clickOf, type Key } from './keys.ts'
 import type { Row, RowOrder } from './rows.ts'
 import { SORTS, type Sort } from './sorts.ts'
 
@@ -9,20 +10,36 @@ export interface TopView {
   readonly behindHelp: 'list' | 'key'
   readonly order: RowOrder
   readonly filter: string
-  /** The filter while it is typed. */
-  readonly typing: string | undefined
+  /** What is being typed: a filter, or why the holders of a key are to be evicted. */
+  readonly typing: Typing | undefined
   /** The key whose line is marked; `undefined` before the first move. */
   readonly selected: string | undefined
   /** The first line on the screen, of the list or of a page. */
   readonly top: number
   readonly isPaused: boolean
+  /** Whether clicks and the wheel come here, and select no text in the terminal. */
+  readonly hasMouse: boolean
 }
+
+export type Typing =
+  | { readonly tag: 'filter'; readonly text: string }
+  | {
+      readonly tag: 'evict'
+      readonly key: string
+      /** Who held the key when the question was asked. Whoever gets it meanwhile is not evicted. */
+      readonly holders: readonly InspectedHolder[]
+      readonly text: string
+    }
 
 export interface ListFacts {
   /** The rows of the list, in its order. */
   readonly rows: readonly Row[]
   /** How many of them fit on the screen. */
   readonly pageSize: number
+  /** The line of the screen with the titles of the columns. The rows follow it. */
+  readonly titlesLine: number
+  /** The column of the list that is drawn there. */
+  readonly columnAt: (place: number) => Sort | undefined
 }
 
 export function firstView(order: RowOrder): TopView {
@@ -35,16 +52,25 @@ export function firstView(order: RowOrder): TopView {
     selected: undefined,
     top: 0,
     isPaused: false,
+    hasMouse: true,
   }
 }
 
 /** The view after a key was pressed. A key without meaning there changes nothing. */
 export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
+  if (key === 'm') return { ...view, hasMouse: !view.hasMouse }
   if (key === 'p') return { ...view, isPaused: !view.isPaused }
   if (view.page === 'help') return onHelp(view, key, list)
-  if (key === 'h' || key === '?') return { ...view, page: 'help', behindHelp: view.page, top: 0 }
+  if (HELP.includes(key)) return { ...view, page: 'help', behindHelp: view.page, top: 0 }
+  if (EVICT.includes(key)) {
+    const { key: marked, room } = list.rows.find((row) => row.key === view.selected) ?? {}
+    if (marked === undefined || room === undefined || room.holders.length === 0) return view
+    return { ...view, typing: { tag: 'evict', key: marked, holders: room.holders, text: '' } }
+  }
   if (view.page === 'key') return onKeyPage(view, key, list)
+  const click = clickOf(key)
+  if (click !== undefined) return clicked(view, click, list)
   const moved = MOVES[key]
   if (moved !== undefined) return move(view, moved, list)
   const sort = SORT_KEYS[key]
@@ -54,12 +80,16 @@ export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
     case 'left':
       return { ...view, order: { sort: beside(view.order.sort, -1), isReversed: false } }
     case '>':
+    case 'f6':
     case 'right':
       return { ...view, order: { sort: beside(view.order.sort, 1), isReversed: false } }
     case 'r':
+    case 'I':
       return { ...view, order: { ...view.order, isReversed: !view.order.isReversed } }
     case '/':
-      return { ...view, typing: view.filter }
+    case 'f3':
+    case 'f4':
+      return { ...view, typing: { tag: 'filter', text: view.filter } }
     case 'escape':
       return { ...view, filter: '', top: 0 }
     case 'enter': {
@@ -71,10 +101,27 @@ export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   }
 }
 
-const BACK: readonly Key[] = ['q', 'escape', 'enter', 'backspace', 'left']
+const BACK: readonly Key[] = ['q', 'f10', 'escape', 'enter', 'backspace', 'left']
+/** As in less(1), htop and k9s. */
+const HELP: readonly Key[] = ['h', '?', 'f1']
+/** As in htop and k9s, which ask as well. */
+export const EVICT: readonly Key[] = ['x', 'f9', 'ctrl-k', 'ctrl-d']
+
+/** A click on a title sorts, on a line marks it, and on the marked line opens it. */
+function clicked(view: TopView, { column, line }: Click, { rows, titlesLine, columnAt }: ListFacts): TopView {
+  if (line === titlesLine) {
+    const sort = columnAt(column)
+    return sort === undefined ? view : { ...view, order: ordered(view.order, sort), top: 0 }
+  }
+  const row = line < titlesLine ? undefined : rows[view.top + line - titlesLine - 1]
+  if (row === undefined) return view
+  return row.key === view.selected ? { ...view, page: 'key', top: 0 } : { ...view, selected: row.key }
+}
+
+type Click = NonNullable<ReturnType<typeof clickOf>>
 
 function onHelp(view: TopView, key: Key, list: ListFacts): TopView {
-  if (BACK.includes(key) || key === 'h' || key === '?') return { ...view, page: view.behindHelp, top: 0 }
+  if (BACK.includes(key) || HELP.includes(key)) return { ...view, page: view.behindHelp, top: 0 }
   return scrolled(view, key, list)
 }
 
@@ -88,20 +135,25 @@ function scrolled(view: TopView, key: Key, { pageSize }: ListFacts): TopView {
   return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
 }
 
-function typed(view: TopView & { readonly typing: string }, key: Key): TopView {
+function typed(view: TopView & { readonly typing: Typing }, key: Key): TopView {
+  const { typing } = view
+  const withText = (text: string): TopView => ({ ...view, typing: { ...typing, text } })
   switch (key) {
     case 'enter':
-      return { ...view, filter: view.typing, typing: undefined, top: 0 }
+      // Whoever draws the view evicts: an eviction is no change of the view.
+      return typing.tag === 'filter'
+        ? { ...view, filter: typing.text, typing: undefined, top: 0 }
+        : { ...view, typing: undefined }
     case 'escape':
       return { ...view, typing: undefined }
     case 'backspace':
-      return { ...view, typing: [...view.typing].slice(0, -1).join('') }
+      return withText([...typing.text].slice(0, -1).join(''))
     case 'ctrl-u':
-      return { ...view, typing: '' }
+      return withText('')
     case 'ctrl-w':
-      return { ...view, typing: view.typing.replace(/\S*\s*$/, '') }
+      return withText(typing.text.replace(/\S*\s*$/, ''))
     default:
-      return [...key].length === 1 ? { ...view, typing: view.typing + key } : view
+      return [...key].length === 1 ? withText(typing.text + key) : view
   }
 }
 
@@ -120,6 +172,8 @@ const MOVES: Readonly<Record<string, Move>> = {
   k: (at) => at - 1,
   down: (at) => at + 1,
   j: (at) => at + 1,
+  'wheel-up': (at) => at - WHEEL_LINES,
+  'wheel-down': (at) => at + WHEEL_LINES,
   'page-up': (at, pageSize) => at - pageSize,
   'page-down': (at, pageSize) => at + pageSize,
   home: () => 0,
@@ -128,9 +182,13 @@ const MOVES: Readonly<Record<string, Move>> = {
   G: () => Number.MAX_SAFE_INTEGER,
 }
 
-/** Capital letters, as in top(1). */
+const WHEEL_LINES = 3
+
+/** Capital letters, as in top(1). N and A are those of k9s. */
 const SORT_KEYS: Readonly<Record<string, Sort>> = {
   K: 'key',
+  N: 'key',
+  A: 'held',
   S: 'state',
   M: 'mode',
   O: 'holder',

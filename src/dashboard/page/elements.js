@@ -41,6 +41,14 @@ export function setStrange(node, text) {
   node.replaceChildren(element('bdi', {}, ...nodes))
 }
 
+/** The same for a text of several lines. */
+export function setLines(node, text) {
+  if (node.dataset.strange === text) return
+  node.dataset.strange = text
+  const lines = text.split('\n').map((line) => strange('span', {}, line))
+  node.replaceChildren(...lines.flatMap((line, index) => (index === 0 ? [line] : ['\n', line])))
+}
+
 export function strange(tag, properties, text) {
   const node = element(tag, properties)
   setStrange(node, text)

@@ -5,12 +5,19 @@ export const files: {
   readonly 'connection.js': string
   readonly 'contention-view.js': string
   readonly 'controls.css': string
+  readonly 'copy.js': string
   readonly 'dashboard.css': string
+  readonly 'dialog.js': string
   readonly 'elements.js': string
   readonly 'evict-dialog.js': string
   readonly 'icon.svg': string
   readonly 'index.html': string
+  readonly 'job-changes.js': string
+  readonly 'job-filters.js': string
+  readonly 'job-numbers.js': string
+  readonly 'job-view.js': string
   readonly 'jobs-view.js': string
+  readonly 'jobs.css': string
   readonly 'key-view.js': string
   readonly 'keys-view.js': string
   readonly 'leaders-view.js': string
@@ -19,6 +26,7 @@ export const files: {
   readonly 'picture.js': string
   readonly 'places.js': string
   readonly 'processes-view.js': string
+  readonly 'selection.js': string
   readonly 'session-view.js': string
   readonly 'tables.css': string
   readonly 'tickets.js': string
@@ -640,6 +648,114 @@ dd {
     flex: 1;
   }
 }
+
+/* A visible sign that something was done. It covers no control. */
+#said:not(:empty) {
+  position: fixed;
+  bottom: 16px;
+  left: 50%;
+  z-index: 3;
+  transform: translateX(-50%);
+  margin: 0;
+  padding: 10px 18px;
+  max-width: calc(100vw - 24px);
+  border-radius: 8px;
+  background: var(--text);
+  color: var(--back);
+  overflow-wrap: anywhere;
+}
+
+.bar {
+  display: flex;
+  flex-wrap: wrap;
+  align-items: center;
+  justify-content: space-between;
+  gap: 8px 16px;
+  min-height: 34px;
+  margin-bottom: 8px;
+}
+
+.bar .pager {
+  margin-top: 0;
+}
+
+.changes {
+  display: flex;
+  flex-wrap: wrap;
+  align-items: center;
+  gap: 8px;
+}
+
+.scope {
+  color: var(--quiet);
+  font-variant-numeric: tabular-nums;
+}
+
+.between {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 8px;
+}
+
+input[type="checkbox"] {
+  width: 16px;
+  height: 16px;
+  min-height: 0;
+  margin: 0;
+  accent-color: var(--accent);
+}
+
+button.copy {
+  min-height: 24px;
+  padding: 0 6px;
+  border-color: transparent;
+  background: none;
+  color: var(--quiet);
+  line-height: 1;
+}
+
+code {
+  font-family: var(--mono);
+}
+`,
+  'copy.js': `import { element } from './elements.js'
+
+/** A button that copies a text. \`textOf\` is asked when it is pressed. */
+export function copyButton(what, textOf, say) {
+  return element(
+    'button',
+    {
+      type: 'button',
+      class: 'copy',
+      'aria-label': \`Copy \${what}\`,
+      title: \`Copy \${what}\`,
+      onclick: () => void copy(textOf(), what, say),
+    },
+    '⧉',
+  )
+}
+
+export async function copy(text, what, say) {
+  // Pages over plain HTTP from another machine have no clipboard.
+  const isCopied = await navigator.clipboard?.writeText(text).then(
+    () => true,
+    () => false,
+  )
+  say(isCopied || copyBySelection(text) ? \`Copied \${what}.\` : \`The browser did not copy \${what}.\`)
+}
+
+function copyBySelection(text) {
+  const { activeElement } = document
+  const field = element('textarea', { class: 'aside', readonly: true })
+  field.value = text
+  const open = document.querySelector('dialog[open]') ?? document.body
+  open.append(field)
+  field.select()
+  const isCopied = document.execCommand('copy')
+  field.remove()
+  if (activeElement instanceof HTMLElement) activeElement.focus({ preventScroll: true })
+  return isCopied
+}
 `,
   'dashboard.css': `:root {
   color-scheme: light dark;
@@ -935,6 +1051,86 @@ i {
   }
 }
 `,
+  'dialog.js': `import { element, setText, strange } from './elements.js'
+
+/**
+ * Asks before something is changed. The facts say what; \`reason\` asks why, and \`typed\` asks to type a word first, so that nobody
+ * changes many things by one slip.
+ * @param {{
+ *   title: string,
+ *   facts: readonly (readonly [name: string, text: string])[],
+ *   warning?: string,
+ *   reason?: string,
+ *   typed?: string,
+ *   action: string,
+ *   run: (reason: string, tell: (progress: string) => void) => Promise<string>,
+ *   say: (text: string) => void,
+ * }} question
+ */
+export function ask({ title, facts, warning = '', reason, typed, action, run, say }) {
+  const why = field('reason', { maxlength: 500, placeholder: 'hangs since the deploy' })
+  const word = field('typed', { spellcheck: 'false' })
+  const problem = element('p', { role: 'alert', class: 'problem' })
+  const progress = element('p', { role: 'status' })
+  const submit = element('button', { type: 'submit', class: 'danger' }, action)
+  const cancel = element('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')
+  const form = element(
+    'form',
+    { method: 'dialog', onsubmit: (event) => void act(event) },
+    element('h2', { id: 'dialog-title' }, title),
+    factList(facts),
+    ...(warning === '' ? [] : [element('p', {}, warning)]),
+    ...(reason === undefined ? [] : [element('label', { for: 'reason' }, reason), why]),
+    ...(typed === undefined
+      ? []
+      : [element('label', { for: 'typed' }, 'Type ', element('code', {}, typed), ' to confirm'), word]),
+    problem,
+    progress,
+    element('div', { class: 'buttons' }, cancel, submit),
+  )
+  const dialog = element(
+    'dialog',
+    { 'aria-labelledby': 'dialog-title', onclose: () => dialog.remove() },
+    form,
+  )
+
+  async function act(event) {
+    event.preventDefault()
+    if (reason !== undefined && why.value.trim() === '') return why.focus()
+    if (typed !== undefined && word.value.trim() !== typed) {
+      setText(problem, \`Expected \${typed}, got something else.\`)
+      return word.select()
+    }
+    setText(problem, '')
+    submit.disabled = true
+    try {
+      const done = await run(why.value, (text) => setText(progress, text))
+      dialog.close()
+      say(done)
+    } catch (error) {
+      setText(problem, /** @type {Error} */ (error).message)
+      submit.disabled = false
+    }
+  }
+
+  document.body.append(dialog)
+  dialog.showModal()
+  const [first = submit] = [...(reason === undefined ? [] : [why]), ...(typed === undefined ? [] : [word])]
+  first.focus()
+}
+
+function field(id, properties) {
+  return element('input', { type: 'text', id, required: true, autocomplete: 'off', ...properties })
+}
+
+/** @param {readonly (readonly [name: string, text: string])[]} facts */
+export function factList(facts) {
+  const rows = facts.map(([name, text]) =>
+    element('div', {}, element('dt', {}, name), strange('dd', {}, text)),
+  )
+  return element('dl', {}, ...rows)
+}
+`,
   'elements.js': `/**
  * Makes all elements of the page from tags and text. No markup is ever parsed, so keys and owners cannot inject any.
  */
@@ -976,6 +1172,14 @@ export function setStrange(node, text) {
   const parts = text.split(UNSEEN)
   const nodes = parts.map((part, index) => (index % 2 === 0 ? part : element('i', {}, escaped(part))))
   node.replaceChildren(element('bdi', {}, ...nodes))
+}
+
+/** The same for a text of several lines. */
+export function setLines(node, text) {
+  if (node.dataset.strange === text) return
+  node.dataset.strange = text
+  const lines = text.split('\\n').map((line) => strange('span', {}, line))
+  node.replaceChildren(...lines.flatMap((line, index) => (index === 0 ? [line] : ['\\n', line])))
 }
 
 export function strange(tag, properties, text) {
@@ -1028,7 +1232,7 @@ export function reconcile(parent, items, keyOf, make) {
 }
 `,
   'evict-dialog.js': `import { post } from './connection.js'
-import { element, setText, strange } from './elements.js'
+import { ask } from './dialog.js'
 import { counted, ownerText } from './tickets.js'
 /** @import { HolderJson, WaiterJson } from '../view-json.ts' */
 
@@ -1037,68 +1241,35 @@ import { counted, ownerText } from './tickets.js'
  * @param {{ key: string, say: (text: string) => void, ticket?: HolderJson | WaiterJson, count?: number }} asked
  */
 export function askToEvict({ key, ticket, count, say }) {
-  const reason = element('input', {
-    type: 'text',
-    id: 'reason',
-    required: true,
-    maxlength: 500,
-    autocomplete: 'off',
-    placeholder: 'hangs since the deploy',
+  ask({
+    title: ticket === undefined ? 'Evict everybody?' : 'Evict?',
+    facts: factsOf({ key, ticket, count }),
+    warning: EVICTION,
+    reason: REASON,
+    action: 'Evict',
+    say,
+    async run(reason) {
+      const { evicted } = await post('api/evict', { key, id: ticket?.id, reason })
+      return evicted.length === 0
+        ? 'There was nobody to evict any more.'
+        : \`Evicted: \${counted(evicted.length, 'ticket')}.\`
+    },
   })
-  const problem = element('p', { role: 'alert', class: 'problem' })
-  const submit = element('button', { type: 'submit', class: 'danger' }, 'Evict')
-  const cancel = element('button', { type: 'button', onclick: () => dialog.close() }, 'Cancel')
-  const form = element(
-    'form',
-    { method: 'dialog', onsubmit: (event) => void evict(event) },
-    element('h2', { id: 'evict-title' }, ticket === undefined ? 'Evict everybody?' : 'Evict?'),
-    facts({ key, ticket, count }),
-    element(
-      'p',
-      {},
-      'The key goes to whoever is next at once. The holder is told, but it may be in the middle of a write: only a check of its fence stops that.',
-    ),
-    element('label', { for: 'reason' }, 'Reason, which the holder is told'),
-    reason,
-    problem,
-    element('div', { class: 'buttons' }, cancel, submit),
-  )
-  const dialog = element('dialog', { 'aria-labelledby': 'evict-title', onclose: () => dialog.remove() }, form)
-
-  async function evict(event) {
-    event.preventDefault()
-    if (reason.value.trim() === '') return reason.focus()
-    submit.disabled = true
-    try {
-      const { evicted } = await post('api/evict', { key, id: ticket?.id, reason: reason.value })
-      dialog.close()
-      say(
-        evicted.length === 0
-          ? 'There was nobody to evict any more.'
-          : \`Evicted: \${counted(evicted.length, 'ticket')}.\`,
-      )
-    } catch (error) {
-      setText(problem, /** @type {Error} */ (error).message)
-      submit.disabled = false
-    }
-  }
-
-  document.body.append(dialog)
-  dialog.showModal()
-  reason.focus()
 }
 
 /** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
-function facts({ key, ticket, count }) {
-  const rows = [['Key', key]]
-  if (ticket === undefined) rows.push(['Holders and waiters', String(count)])
-  else rows.push(['Owner', ownerText(ticket.owner)], ...('fence' in ticket ? [['Fence', ticket.fence]] : []))
-  return element(
-    'dl',
-    {},
-    ...rows.map(([name, text]) => element('div', {}, element('dt', {}, name), strange('dd', {}, text))),
-  )
+function factsOf({ key, ticket, count }) {
+  /** @type {[string, string][]} */
+  const facts = [['Key', key]]
+  if (ticket === undefined) facts.push(['Holders and waiters', String(count)])
+  else if ('fence' in ticket) facts.push(['Holder', ownerText(ticket.owner)], ['Fence', ticket.fence])
+  else facts.push(['Waiter', ownerText(ticket.owner)])
+  return facts
 }
+
+const REASON = 'Reason, which the holder is told'
+const EVICTION =
+  'The key goes to whoever is next at once. The holder is told, but it may be in the middle of a write: only a check of its fence stops that.'
 `,
   'icon.svg': `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
   <title>Locks</title>
@@ -1119,6 +1290,7 @@ function facts({ key, ticket, count }) {
     <link rel="stylesheet" href="charts.css" />
     <link rel="stylesheet" href="controls.css" />
     <link rel="stylesheet" href="tables.css" />
+    <link rel="stylesheet" href="jobs.css" />
     <script type="module" src="main.js"></script>
   </head>
   <body>
@@ -1140,73 +1312,304 @@ function facts({ key, ticket, count }) {
       </nav>
     </header>
     <p id="banner" role="status"></p>
-    <p id="said" role="status" class="aside"></p>
+    <p id="said" role="status"></p>
     <main id="main" tabindex="-1"></main>
     <noscript>This page is drawn by its script. Without one, see <code>holdfast ls</code>.</noscript>
   </body>
 </html>
 `,
-  'jobs-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { cell, showCount, table, tableBody } from './tickets.js'
-import { age, showNoTime, showSince, showUntil } from './time.js'
-/** @import { SiteJson } from '../view-json.ts' */
+  'job-changes.js': `import { post } from './connection.js'
+import { ask } from './dialog.js'
+import { element, setText } from './elements.js'
+import { isFiltered } from './job-filters.js'
+import { counted } from './tickets.js'
 
-/** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
-export function jobsView() {
-  const counts = tableBody()
-  const jobs = tableBody()
-  const problem = element('p', { class: 'problem', role: 'status' })
-  const empty = element('p', { class: 'empty' })
-  const countTable = table({
-    caption: 'Jobs by name',
-    className: 'job-counts',
-    columns: [
-      { title: 'Name', name: 'key' },
-      ...STATES.map((state) => ({ title: state, name: 'count', align: 'end' })),
-      { title: 'oldest open', name: 'oldest', align: 'end' },
-    ],
-    rows: counts,
-  })
-  const jobTable = table({
-    caption: 'Jobs that run, are delayed or dead',
-    className: 'jobs',
-    columns: [
-      { title: 'Job', name: 'key' },
-      { title: 'State', name: 'mode' },
-      { title: 'Failed', name: 'failed', align: 'end' },
-      { title: 'Worker', name: 'holder' },
-      { title: 'Runs', name: 'held', align: 'end' },
-      { title: 'Due', name: 'left', align: 'end' },
-      { title: 'Error', name: 'error' },
-    ],
-    rows: jobs,
-  })
-  const title = element('h3', {}, 'Running, delayed and dead')
+/** @import { JobsJson } from '../job-view-json.ts' */
+
+/** What people do to jobs, and the states of jobs to which it can be done. */
+const ACTIONS = {
+  retry: {
+    title: 'Retry',
+    done: 'Retried',
+    from: new Set(['dead', 'cancelled', 'superseded']),
+    warning: 'The jobs are ready again, with all their attempts left.',
+  },
+  cancel: {
+    title: 'Cancel',
+    done: 'Cancelled',
+    from: new Set(['ready', 'blocked', 'delayed', 'running']),
+    warning: 'A worker that runs such a job learns of it at its next renewal, and cannot complete the job.',
+  },
+  remove: {
+    title: 'Remove',
+    done: 'Removed',
+    from: new Set(['completed', 'dead', 'cancelled', 'superseded']),
+    warning: 'The jobs are deleted, with their payloads and errors. This cannot be undone.',
+  },
+}
+
+/** The names of what can be done to a job in this state. */
+export function actionsFor(state) {
+  return Object.keys(ACTIONS).filter((action) => ACTIONS[action].from.has(state))
+}
+
+/** A button for each action. */
+export function actionButtons(onAction) {
+  const buttons = Object.entries(ACTIONS).map(([action, { title }]) => ({
+    action,
+    node: element(
+      'button',
+      { type: 'button', class: action === 'retry' ? '' : 'danger', onclick: () => onAction(action) },
+      \`\${title}…\`,
+    ),
+  }))
   return {
-    node: element('div', {}, problem, empty, countTable, title, jobTable),
-    query: () => ({ view: 'jobs' }),
-    update({ counts: known = [], jobs: open = [], site, jobsAt, jobsMessage }) {
-      setText(problem, jobsMessage ?? '')
-      const rows = byName(known)
-      reconcile(counts, rows, ({ name }) => name, countRow)
-      reconcile(jobs, open, ({ id }) => id, jobRow)
-      countTable.hidden = rows.length === 0
-      title.hidden = jobTable.hidden = open.length === 0
-      setText(empty, rows.length > 0 || jobsMessage !== undefined ? '' : nothing(site, jobsAt))
+    nodes: buttons.map(({ node }) => node),
+    enable(isEnabled) {
+      for (const { action, node } of buttons) node.disabled = !isEnabled(action)
     },
   }
 }
 
 /**
- * @param {SiteJson} site
- * @param {number | undefined} jobsAt
+ * Buttons for the jobs that are ticked, or else for all that fit the filter.
+ * @param {{ filterNow: () => object, idsNow: () => string[], onAction: (action: string) => void }} options
  */
-function nothing(site, jobsAt) {
-  if (!site.hasJobs) return 'This dashboard shows no jobs.'
-  return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
+export function changeBar({ filterNow, idsNow, onAction }) {
+  const scope = element('span', { class: 'scope' })
+  const buttons = actionButtons(onAction)
+  const node = element('div', { class: 'changes', hidden: true }, scope, ...buttons.nodes)
+  return {
+    node,
+    update() {
+      const ids = idsNow()
+      const isOfFilter = ids.length === 0 && isFiltered(filterNow())
+      setText(
+        scope,
+        ids.length > 0
+          ? \`\${counted(ids.length, 'job')} selected\`
+          : isOfFilter
+            ? 'All that fit the filter'
+            : 'Select jobs, or filter them',
+      )
+      buttons.enable(() => ids.length > 0 || isOfFilter)
+    },
+  }
 }
 
-function byName(counts) {
+/**
+ * Asks before jobs are changed, by their ids or by a filter.
+ * @param {{
+ *   action: string,
+ *   ids?: string[],
+ *   filter?: Record<string, string>,
+ *   counts?: NonNullable<JobsJson['counts']>,
+ *   say: (text: string) => void,
+ *   onDone?: () => void,
+ * }} asked
+ */
+export function askToChange({ action, ids, filter, counts = [], say, onDone = () => {} }) {
+  const { title, done, warning } = ACTIONS[action]
+  const isOne = ids?.length === 1
+  ask({
+    title: isOne ? \`\${title} this job?\` : \`\${title} these jobs?\`,
+    facts: ids === undefined ? filterFacts(action, filter ?? {}, counts) : [idFact(ids)],
+    warning,
+    reason: action === 'cancel' ? 'Reason, which is kept with the job' : undefined,
+    typed: isOne ? undefined : action,
+    action: title,
+    say,
+    async run(reason) {
+      const { changed } = await post('api/jobs', { action, ids, filter, reason })
+      onDone()
+      return changed === 0 ? 'No job could be changed so.' : \`\${done}: \${counted(changed, 'job')}.\`
+    },
+  })
+}
+
+/** @returns {readonly [string, string]} */
+function idFact(ids) {
+  const shown = ids.slice(0, 10).join(', ')
+  const text = ids.length > 10 ? \`\${counted(ids.length, 'job')}: \${shown}, …\` : shown
+  return [ids.length === 1 ? 'Job' : 'Jobs', text]
+}
+
+/** The filter in words, and how many jobs it has now if the counts can tell. */
+function filterFacts(action, filter, counts) {
+  const given = Object.entries(filter).filter(([, text]) => text !== '')
+  /** @type {(readonly [string, string])[]} */
+  const facts = given.map(([name, text]) => [FILTER_TITLES[name], text])
+  if (filter.id !== '' || filter.since !== '' || filter.before !== '') return facts
+  const fits = counts.filter(
+    ({ name, state }) =>
+      (filter.name === '' || name === filter.name) &&
+      (filter.state === '' || state === filter.state) &&
+      ACTIONS[action].from.has(state),
+  )
+  const all = fits.reduce((sum, { count }) => sum + count, 0)
+  facts.push(['Jobs', \`\${all.toLocaleString('en')} at this moment\`])
+  return facts
+}
+
+const FILTER_TITLES = {
+  state: 'State',
+  name: 'Name',
+  id: 'Ids',
+  since: 'Enqueued since',
+  before: 'Enqueued before',
+}
+`,
+  'job-filters.js': `import { element, reconcile, setAttribute } from './elements.js'
+import { choice } from './tickets.js'
+/** @import { JobsJson } from '../job-view-json.ts' */
+
+export const JOB_STATES = [
+  ...['ready', 'blocked', 'delayed', 'running'],
+  ...['completed', 'dead', 'cancelled', 'superseded'],
+]
+
+/** The filter of the open place, as the server takes it. */
+export function filterOf({ state = '', name = '', id = '', since = '', before = '' }) {
+  return { state, name, id, since, before }
+}
+
+export function isFiltered(filter) {
+  return Object.values(filter).some((text) => text !== '')
+}
+
+/** Fields for state, name, id and time. */
+export function jobFilters(place, onChange) {
+  const { state, since, before } = filterOf(place)
+  const isBetween = before !== '' || since.includes('-')
+  const names = element('datalist', { id: 'job-names' })
+  const fields = [
+    textField({ name: 'name', title: 'Name', id: 'search', list: 'job-names' }, place, onChange),
+    textField({ name: 'id', title: 'Ids' }, place, onChange),
+  ]
+  const from = timeField('From', since.includes('-') ? since : '', (time) => onChange({ since: time }))
+  const to = timeField('To', before, (time) => onChange({ before: time }))
+  const between = element('span', { class: 'between' }, from, to)
+  between.hidden = !isBetween
+  const times = choice('Enqueued', isBetween ? BETWEEN : since, TIMES, (time) => {
+    between.hidden = time !== BETWEEN
+    if (time !== BETWEEN) onChange({ since: time, before: '' })
+  })
+  const states = choice('State', state, [['', 'all'], ...JOB_STATES.map((each) => [each, each])], (chosen) =>
+    onChange({ state: chosen }),
+  )
+  return {
+    node: element(
+      'form',
+      { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+      ...fields,
+      names,
+      states,
+      times,
+      between,
+    ),
+    /** @param {NonNullable<JobsJson['counts']>} counts */
+    update(counts) {
+      const known = [...new Set(counts.map(({ name }) => name))].slice(0, MOST_NAMES)
+      reconcile(
+        names,
+        known,
+        (name) => name,
+        (name) => ({ node: element('option', { value: name }), update() {} }),
+      )
+    },
+  }
+}
+
+/** @param {{ name: string, title: string, id?: string, list?: string }} field */
+function textField({ name, title, id, list }, place, onChange) {
+  let typing
+  const field = element('input', {
+    ...{ type: 'search', id, list, autocomplete: 'off', spellcheck: 'false', placeholder: title },
+    'aria-label': title,
+    oninput: () => {
+      clearTimeout(typing)
+      typing = setTimeout(() => onChange({ [name]: field.value.trim() }), 250)
+    },
+  })
+  field.value = place[name] ?? ''
+  return field
+}
+
+/** A time of day in the browser's zone. The server gets it in UTC. */
+function timeField(title, time, onTime) {
+  const field = element('input', { type: 'datetime-local', onchange: () => onTime(chosen()) })
+  const chosen = () => (field.value === '' ? '' : new Date(field.value).toISOString())
+  setAttribute(field, 'aria-label', \`Enqueued \${title.toLowerCase()}\`)
+  if (time !== '' && Number.isFinite(Date.parse(time))) field.value = localText(new Date(time))
+  return element('label', {}, element('span', {}, title), field)
+}
+
+function localText(date) {
+  const shifted = new Date(date.getTime() - date.getTimezoneOffset() * 60_000)
+  return shifted.toISOString().slice(0, 16)
+}
+
+const BETWEEN = 'between'
+const TIMES = [
+  ['', 'any time'],
+  ['15m', 'last 15 minutes'],
+  ['1h', 'last hour'],
+  ['24h', 'last 24 hours'],
+  ['168h', 'last 7 days'],
+  [BETWEEN, 'between…'],
+]
+const MOST_NAMES = 500
+`,
+  'job-numbers.js': `import { drawn, element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { JOB_STATES } from './job-filters.js'
+import { addressOf } from './places.js'
+import { cell, choice, table, tableBody } from './tickets.js'
+import { age, clockTime } from './time.js'
+/** @import { JobStepJson, JobsJson } from '../job-view-json.ts' */
+
+/** How many jobs there are: the sums by state, each a link to its jobs, and below them the same by name, folded. */
+export function jobCounts() {
+  const sums = JOB_STATES.map((state) => {
+    const number = element('strong')
+    const link = element('a', { href: addressOf({ view: 'jobs', state }) }, number, ' ', state)
+    return { state, number, link }
+  })
+  const rows = tableBody()
+  const byName = table({
+    caption: 'Jobs by name',
+    className: 'job-counts',
+    columns: [
+      { title: 'Name', name: 'key' },
+      ...JOB_STATES.map((state) => ({ title: state, name: 'count', align: 'end' })),
+      { title: 'oldest open', name: 'oldest', align: 'end' },
+    ],
+    rows,
+  })
+  const folded = element('details', {}, element('summary', {}, 'By name'), byName)
+  return {
+    node: element(
+      'section',
+      { 'aria-label': 'Numbers of jobs' },
+      element('p', { class: 'sums' }, ...sums.map(({ link }) => link)),
+      folded,
+    ),
+    /** @param {JobsJson['counts']} counts */
+    update(counts) {
+      for (const { state, number, link } of sums) {
+        const count = (counts ?? [])
+          .filter((each) => each.state === state)
+          .reduce((sum, each) => sum + each.count, 0)
+        setText(number, counts === undefined ? '…' : count.toLocaleString('en'))
+        setAttribute(link, 'data-some', count > 0 ? state : undefined)
+      }
+      const named = byNameOf(counts ?? [])
+      reconcile(rows, named, ({ name }) => name, countRow)
+      folded.hidden = named.length === 0
+    },
+  }
+}
+
+function byNameOf(counts) {
   const names = new Map()
   for (const { name, state, count, oldestMs } of counts) {
     const row = names.get(name) ?? { name, oldestMs: undefined }
@@ -1218,49 +1621,525 @@ function byName(counts) {
 }
 
 function countRow({ name }) {
-  const title = cell('key')
-  setStrange(title, name)
-  const cells = STATES.map((state) => cell('count', { 'data-title': state, 'data-align': 'end' }))
+  const link = element('a', { href: addressOf({ view: 'jobs', name }) })
+  setStrange(link, name)
+  const numbers = JOB_STATES.map((state) => {
+    const number = element('a', { href: addressOf({ view: 'jobs', name, state }) })
+    return { state, number, cell: cell('count', { 'data-title': state, 'data-align': 'end' }, number) }
+  })
   const oldest = cell('oldest', { 'data-title': 'oldest open', 'data-align': 'end' })
   return {
-    node: element('tr', { role: 'row' }, title, ...cells, oldest),
+    node: element('tr', { role: 'row' }, cell('key', {}, link), ...numbers.map((each) => each.cell), oldest),
     update(row) {
-      for (const [index, state] of STATES.entries()) {
-        showCount(cells[index], row[state] ?? 0)
-        setAttribute(cells[index], 'data-some', row[state] > 0 ? state : undefined)
+      for (const { state, number, cell: parent } of numbers) {
+        setText(number, (row[state] ?? 0).toLocaleString('en'))
+        setAttribute(parent, 'data-some', row[state] > 0 ? state : undefined)
       }
       setText(oldest, row.oldestMs === undefined ? '–' : age(row.oldestMs))
     },
   }
 }
 
-function jobRow({ id, name }) {
-  const title = cell('key')
-  setStrange(title, \`\${name} \${id}\`)
-  const state = cell('mode', { 'data-title': 'state' })
-  const failed = cell('failed', { 'data-title': 'failed', 'data-align': 'end' })
-  const worker = cell('holder')
-  const runs = cell('held', { 'data-title': 'runs', 'data-align': 'end' })
-  const due = cell('left', { 'data-title': 'due', 'data-align': 'end' })
-  const error = cell('error')
+/** What was enqueued, completed and dead over time: a group of bars for each step. */
+export function jobSteps({ span, onSpan }) {
+  const picture = element('div', { class: 'picture steps' })
+  const sums = element('p', { class: 'legend' })
+  const node = element(
+    'section',
+    { 'aria-label': 'Jobs over time' },
+    element(
+      'div',
+      { class: 'heading' },
+      sums,
+      choice('Over', span, SPANS, (chosen) => onSpan(chosen)),
+    ),
+    picture,
+  )
+  let drawnFor
   return {
-    node: element('tr', { role: 'row' }, title, state, failed, worker, runs, due, error),
-    update(job) {
-      setText(state, job.state)
-      setAttribute(state, 'data-state', job.state)
-      setText(failed, \`\${job.failures} of \${job.maxAttempts}\`)
-      setStrange(worker, job.worker ?? '')
-      setStrange(error, job.error ?? '')
-      if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
-      else showNoTime(runs)
-      if (job.dueAt === undefined || job.state === 'dead') showNoTime(due)
-      else showUntil(due, job.dueAt, { over: job.state === 'delayed' ? 'now' : 'over' })
+    node,
+    /** @param {JobsJson['steps']} steps */
+    update(steps = []) {
+      // Drawn anew only where something differs, as the pointer may rest on a bar to read its title.
+      const name = JSON.stringify([steps, picture.clientWidth])
+      if (name === drawnFor) return
+      drawnFor = name
+      const texts = SERIES.map((series) => \`\${sumOf(steps, series).toLocaleString('en')} \${series}\`)
+      sums.replaceChildren(
+        ...SERIES.map((series, index) => element('span', { 'data-series': series }, texts[index])),
+      )
+      picture.replaceChildren(barsOf(steps, Math.max(200, picture.clientWidth - 24), texts.join(', ')))
     },
   }
 }
 
-const STATES = ['ready', 'blocked', 'delayed', 'running', 'completed', 'dead', 'cancelled', 'superseded']
+function sumOf(steps, series) {
+  return steps.reduce((sum, step) => sum + step[series], 0)
+}
+
+/** @param {readonly JobStepJson[]} steps */
+function barsOf(steps, width, label) {
+  const most = Math.max(1, ...steps.flatMap((step) => SERIES.map((series) => step[series])))
+  const room = width / Math.max(1, steps.length)
+  const bar = Math.max(1, (room - 1) / SERIES.length)
+  const picture = drawn('svg', {
+    ...{ width, height: HEIGHT + AXIS, viewBox: \`0 0 \${width} \${HEIGHT + AXIS}\` },
+    ...{ role: 'img', 'aria-label': label },
+  })
+  for (const [index, step] of steps.entries()) {
+    const text = SERIES.map((series) => \`\${step[series]} \${series}\`).join(', ')
+    const group = drawn('g', {}, drawn('title', {}, \`from \${clockTime(step.fromAt)}: \${text}\`))
+    // Invisible, so that the title is there above short bars, too.
+    group.append(drawn('rect', { x: index * room, y: 0, width: room, height: HEIGHT, class: 'behind' }))
+    for (const [at, series] of SERIES.entries()) {
+      if (step[series] === 0) continue
+      const height = Math.max(2, (step[series] / most) * HEIGHT)
+      const place = { x: (index * room + at * bar).toFixed(1), y: (HEIGHT - height).toFixed(1) }
+      group.append(
+        drawn('rect', { ...place, width: bar.toFixed(1), height: height.toFixed(1), class: series }),
+      )
+    }
+    picture.append(group)
+  }
+  picture.append(drawn('line', { x1: 0, x2: width, y1: HEIGHT, y2: HEIGHT, class: 'grid' }))
+  for (const [index, { fromAt }] of steps.entries()) {
+    const isLabelled = index % Math.ceil(80 / room) === 0 && index * room < width - 60
+    if (isLabelled)
+      picture.append(drawn('text', { x: index * room, y: HEIGHT + 14, class: 'step' }, clockTime(fromAt)))
+  }
+  return picture
+}
+
 const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
+const SERIES = /** @type {const} */ (['enqueued', 'completed', 'dead'])
+const SPANS = [
+  ['1h', 'the last hour'],
+  ['6h', '6 hours'],
+  ['24h', '24 hours'],
+  ['7d', '7 days'],
+]
+const HEIGHT = 64
+const AXIS = 18
+`,
+  'job-view.js': `import { copyButton } from './copy.js'
+import { factList } from './dialog.js'
+import { element, reconcile, setAttribute, setLines, setStrange, setText } from './elements.js'
+import { actionButtons, actionsFor, askToChange } from './job-changes.js'
+import { addressOf } from './places.js'
+import { age, fullTime } from './time.js'
+/** @import { JobDetailsJson, JobJson } from '../job-view-json.ts' */
+/** @import { ViewJson } from '../view-json.ts' */
+
+/** One job: its facts, its payload, and what became of its attempts. */
+export function jobView({ place, say }) {
+  const { id } = place
+  const title = element('h2', { class: 'strange' })
+  const state = element('p', { class: 'state' })
+  const problem = element('p', { class: 'problem', role: 'status' })
+  const facts = element('div', { class: 'facts' })
+  const payload = element('pre', { class: 'lines', tabindex: 0, 'aria-label': 'Payload' })
+  const error = element('pre', { class: 'lines', tabindex: 0, 'aria-label': 'Error' })
+  const ownError = element('section', {}, element('h3', {}, 'Error'), error)
+  const attempts = element('div')
+  const failed = element('section', {}, element('h3', {}, 'Failed attempts'), attempts)
+  const buttons = actionButtons((action) => askToChange({ action, ids: [id], say }))
+  const changes = element('div', { class: 'changes', hidden: true }, ...buttons.nodes)
+  let text = ''
+  const content = element(
+    'div',
+    {},
+    facts,
+    ownError,
+    failed,
+    element(
+      'section',
+      {},
+      element(
+        'div',
+        { class: 'heading' },
+        element('h3', {}, 'Payload'),
+        copyButton('payload', () => text, say),
+      ),
+      payload,
+    ),
+  )
+  return {
+    node: element(
+      'div',
+      {},
+      element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'jobs' }) }, '← All jobs')),
+      element('div', { class: 'heading' }, title, changes),
+      state,
+      problem,
+      content,
+    ),
+    query: () => ({ view: 'job', id }),
+    /** @param {ViewJson & JobJson} view */
+    update({ site, job, message }) {
+      setText(problem, message ?? '')
+      content.hidden = job === undefined || job === null
+      changes.hidden = !site.allowJobChanges || content.hidden
+      if (job === undefined || job === null) {
+        setStrange(title, \`job \${id}\`)
+        return setText(state, job === null ? 'There is no job of this id (any more).' : '')
+      }
+      setStrange(title, job.name)
+      setText(state, job.state)
+      setAttribute(state, 'data-state', job.state)
+      const possible = actionsFor(job.state)
+      buttons.enable((action) => possible.includes(action))
+      showFacts(facts, job)
+      text = job.payload
+      setLines(payload, job.payload)
+      // The error of a failed attempt is shown with that attempt.
+      const isOwn = job.error !== undefined && job.failedAttempts.at(-1)?.error !== job.error
+      ownError.hidden = !isOwn
+      setLines(error, isOwn ? job.error : '')
+      failed.hidden = job.failedAttempts.length === 0
+      reconcile(
+        attempts,
+        job.failedAttempts.toReversed(),
+        ({ attempt }) => attempt,
+        (attempt) => attemptNode(attempt, say),
+      )
+    },
+  }
+}
+
+/** @param {HTMLElement} node @param {JobDetailsJson} job */
+function showFacts(node, job) {
+  const time = (at) => (at === undefined ? undefined : fullTime(at))
+  /** @type {[string, string | undefined][]} */
+  const facts = [
+    ['id', job.id],
+    ['attempt', \`\${job.attempt}, \${job.failures} of \${job.maxAttempts} failed\`],
+    ['priority', String(job.priority)],
+    ['key', job.key],
+    ['group', job.group],
+    ['worker', job.worker],
+    ['enqueued', time(job.enqueuedAt)],
+    ['started', time(job.startedAt)],
+    [job.state === 'running' ? 'lease until' : 'due', time(job.dueAt)],
+    ['ended', time(job.endedAt)],
+    ['ran for', lasted(job)],
+  ]
+  const known = facts.flatMap(([name, text]) => (text === undefined ? [] : [[name, text]]))
+  const shown = JSON.stringify(known)
+  if (node.dataset.shows === shown) return
+  node.dataset.shows = shown
+  node.replaceChildren(factList(/** @type {[string, string][]} */ (known)))
+}
+
+/** @param {JobDetailsJson} job */
+function lasted({ startedAt, endedAt }) {
+  return startedAt === undefined || endedAt === undefined ? undefined : age(endedAt - startedAt)
+}
+
+function attemptNode({ attempt, worker, startedAt, endedAt, error }, say) {
+  const stack = element('pre', { class: 'lines', tabindex: 0, 'aria-label': \`Error of attempt \${attempt}\` })
+  setLines(stack, error)
+  const summary = element('summary')
+  const by = worker === undefined ? '' : \` by \${worker}\`
+  setStrange(
+    summary,
+    \`attempt \${attempt} failed at \${fullTime(endedAt)}, \${age(endedAt - startedAt)} after its claim\${by}\`,
+  )
+  const copyError = copyButton(\`the error of attempt \${attempt}\`, () => error, say)
+  return { node: element('details', { open: true }, summary, copyError, stack), update() {} }
+}
+`,
+  'jobs-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { askToChange, changeBar } from './job-changes.js'
+import { filterOf, isFiltered, jobFilters } from './job-filters.js'
+import { jobCounts, jobSteps } from './job-numbers.js'
+import { addressOf } from './places.js'
+import { selection } from './selection.js'
+import { cell, table, tableBody } from './tickets.js'
+import { showNoTime, showSince, showTime, showUntil } from './time.js'
+/** @import { JobRowJson, JobsJson } from '../job-view-json.ts' */
+/** @import { ViewJson } from '../view-json.ts' */
+
+/** The jobs, newest first, a page at a time. Above them their numbers, now and over time. */
+export function jobsView({ place, go, say }) {
+  /** @type {NonNullable<JobsJson['counts']>} */
+  let known = []
+  const counts = jobCounts()
+  const steps = jobSteps({ span: place.span ?? '1h', onSpan: (span) => go({ span }) })
+  const filters = jobFilters(place, (changes) => {
+    go({ ...changes, after: '' })
+    bar.update()
+  })
+  const chosen = selection({ one: 'job', onChange: () => bar.update() })
+  const bar = changeBar({
+    filterNow: () => filterOf(place),
+    idsNow: () => chosen.keys,
+    onAction: (action) => {
+      const ids = chosen.keys
+      const what = ids.length > 0 ? { ids } : { filter: filterOf(place), counts: known }
+      askToChange({ action, ...what, say, onDone: () => chosen.clear() })
+    },
+  })
+  const pager = cursorPager(place, go)
+  const rows = tableBody()
+  const problem = element('p', { class: 'problem', role: 'status' })
+  const empty = element('p', { class: 'empty' })
+  const grid = table({
+    caption: 'Jobs, newest first',
+    className: 'jobs',
+    columns: [
+      { title: chosen.all, name: 'select' },
+      { title: 'Id', name: 'id' },
+      { title: 'Name', name: 'key' },
+      { title: 'State', name: 'mode' },
+      { title: 'Failed', name: 'failed', align: 'end' },
+      { title: 'Enqueued', name: 'held', align: 'end' },
+      { title: 'Since, or due', name: 'left', align: 'end' },
+      { title: 'Worker', name: 'holder' },
+      { title: 'Error', name: 'error' },
+    ],
+    rows,
+  })
+  const content = element(
+    'div',
+    {},
+    counts.node,
+    steps.node,
+    filters.node,
+    element('div', { class: 'bar' }, pager.node, bar.node),
+    grid,
+  )
+  return {
+    node: element('div', {}, problem, content, empty),
+    query: () => ({
+      view: 'jobs',
+      ...filterOf(place),
+      span: place.span ?? '1h',
+      after: cursorsIn(place).at(-1) ?? '',
+    }),
+    /** @param {ViewJson & JobsJson} view */
+    update({ site, jobs = [], next, message, ...numbers }) {
+      content.hidden = !site.hasJobs
+      setText(empty, nothing({ site, place, isEmpty: jobs.length === 0 }))
+      if (!site.hasJobs) return
+      known = numbers.counts ?? []
+      setText(problem, message ?? '')
+      counts.update(numbers.counts)
+      steps.update(numbers.steps)
+      filters.update(known)
+      bar.node.hidden = !site.allowJobChanges
+      bar.update()
+      reconcile(
+        rows,
+        jobs,
+        ({ id }) => id,
+        (job) => jobRow(job, chosen),
+      )
+      chosen.show(
+        grid,
+        jobs.map(({ id }) => id),
+        site.allowJobChanges,
+      )
+      grid.hidden = jobs.length === 0
+      pager.update(next ?? null)
+    },
+  }
+}
+
+function nothing({ site, place, isEmpty }) {
+  if (!site.hasJobs) return 'This dashboard shows no jobs.'
+  if (!isEmpty) return ''
+  return isFiltered(filterOf(place)) ? 'No job fits the filter.' : 'There are no jobs.'
+}
+
+/** The pages that were passed on the way: each begins after a job. */
+function cursorsIn({ after = '' }) {
+  return after.split(',').filter((id) => id !== '')
+}
+
+/** New jobs do not move the pages, as each page begins after a job. */
+function cursorPager(place, go) {
+  let next = null
+  const button = (title, onclick) => element('button', { type: 'button', onclick }, title)
+  const newest = button('Newest', () => go({ after: '' }))
+  const back = button('Previous', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
+  const forth = button('Next', () => go({ after: [...cursorsIn(place), next].join(',') }))
+  const text = element('span', { class: 'page' })
+  return {
+    node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, newest, back, text, forth),
+    update(after) {
+      next = after
+      const passed = cursorsIn(place).length
+      setText(text, \`page \${passed + 1}\`)
+      newest.disabled = back.disabled = passed === 0
+      forth.disabled = after === null
+    },
+  }
+}
+
+function jobRow({ id, name }, chosen) {
+  const link = element('a', { href: addressOf({ view: 'job', id }) }, id)
+  const title = cell('key')
+  setStrange(title, name)
+  const state = cell('mode', { 'data-title': 'state' })
+  const failed = cell('failed', { 'data-title': 'failed', 'data-align': 'end' })
+  const enqueued = cell('held', { 'data-title': 'enqueued', 'data-align': 'end' })
+  const since = cell('left', { 'data-title': 'since', 'data-align': 'end' })
+  const worker = cell('holder')
+  const error = cell('error')
+  const cells = [title, state, failed, enqueued, since, worker, error]
+  return {
+    node: element('tr', { role: 'row' }, chosen.cellOf(id, id), cell('id', {}, link), ...cells),
+    /** @param {JobRowJson} job */
+    update(job) {
+      setText(state, job.state)
+      setAttribute(state, 'data-state', job.state)
+      setText(failed, \`\${job.failures} of \${job.maxAttempts}\`)
+      showSince(enqueued, job.enqueuedAt)
+      showState(since, job)
+      setStrange(worker, job.worker ?? '')
+      setStrange(error, job.error ?? '')
+    },
+  }
+}
+
+/** @param {HTMLElement} node @param {JobRowJson} job */
+function showState(node, { state, startedAt, dueAt, endedAt }) {
+  if (endedAt !== undefined) {
+    showNoTime(node)
+    showTime(node, endedAt)
+  } else if (state === 'running' && startedAt !== undefined) showSince(node, startedAt)
+  else if (state === 'delayed' && dueAt !== undefined) showUntil(node, dueAt, { over: 'now' })
+  else showNoTime(node)
+}
+`,
+  'jobs.css': `.sums {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 6px;
+  margin: 8px 0;
+}
+
+.sums a {
+  padding: 4px 12px;
+  border: 1px solid var(--line);
+  border-radius: 6px;
+  background: var(--card);
+  color: var(--quiet);
+  text-decoration: none;
+  font-variant-numeric: tabular-nums;
+}
+
+.sums a[data-some] strong {
+  color: var(--text);
+}
+
+.sums a[data-some="dead"] strong {
+  color: var(--danger);
+}
+
+.sums a:hover {
+  border-color: var(--quiet);
+}
+
+td.count a {
+  color: inherit;
+  text-decoration-color: var(--line);
+}
+
+.legend {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 4px 16px;
+  margin: 8px 0;
+  color: var(--quiet);
+  font-variant-numeric: tabular-nums;
+}
+
+.legend span::before {
+  content: "";
+  display: inline-block;
+  width: 9px;
+  height: 9px;
+  margin-inline-end: 6px;
+  border-radius: 2px;
+  background: var(--series);
+}
+
+[data-series="enqueued"],
+rect.enqueued {
+  --series: var(--tone-1);
+}
+
+[data-series="completed"],
+rect.completed {
+  --series: var(--tone-0);
+}
+
+[data-series="dead"],
+rect.dead {
+  --series: var(--danger);
+}
+
+.steps rect {
+  fill: var(--series);
+}
+
+.steps rect.behind {
+  fill: transparent;
+}
+
+.steps g:hover rect.behind {
+  fill: var(--accent-soft);
+}
+
+.heading label {
+  display: flex;
+  align-items: center;
+  gap: 6px;
+  color: var(--quiet);
+}
+
+summary {
+  cursor: pointer;
+  padding: 4px 0;
+  overflow-wrap: anywhere;
+}
+
+pre.lines {
+  margin: 4px 0 12px;
+  padding: 10px 14px;
+  max-height: 28em;
+  overflow: auto;
+  border: 1px solid var(--line);
+  border-radius: 8px;
+  background: var(--card);
+  font: 12px / 1.5 var(--mono);
+  white-space: pre-wrap;
+  overflow-wrap: anywhere;
+}
+
+.facts dl {
+  grid-template-columns: repeat(auto-fill, minmax(min(380px, 100%), 1fr));
+  margin: 12px 0;
+  padding: 12px 16px;
+  border: 1px solid var(--line);
+  border-radius: 8px;
+  background: var(--card);
+}
+
+.state[data-state="dead"] {
+  color: var(--danger);
+}
+
+table:not([data-select]) .select {
+  display: none;
+}
+
+th.select,
+td.select {
+  width: 40px;
+  padding-inline-end: 0;
+}
 `,
   'key-view.js': `import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
@@ -1964,6 +2843,7 @@ const SHOWN = [
 import { Connection } from './connection.js'
 import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
+import { jobView } from './job-view.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
 import { keysView } from './keys-view.js'
@@ -1984,7 +2864,10 @@ const VIEWS = {
   processes: processesView,
   jobs: jobsView,
   key: keyView,
+  job: jobView,
 }
+/** The view in the navigation that a page belongs to. */
+const PARENTS = { key: 'keys', job: 'jobs' }
 const main = part('#main')
 const banner = part('#banner')
 const pill = part('#pill')
@@ -1993,6 +2876,7 @@ const title = part('#title')
 const links = document.querySelectorAll('nav a')
 
 let shown
+let said
 /** When the store was looked at last, as far as the page knows. */
 let seenAt = 0
 
@@ -2031,15 +2915,18 @@ function arrive() {
   shown = VIEWS[place.view]({ place, go, say })
   main.replaceChildren(shown.node)
   for (const link of links) {
-    const isHere = link.hash === addressOf({ view: place.view === 'key' ? 'keys' : place.view })
+    const isHere = link.hash === addressOf({ view: PARENTS[place.view] ?? place.view })
     if (isHere) link.setAttribute('aria-current', 'page')
     else link.removeAttribute('aria-current')
   }
   connection.ask(new URLSearchParams(shown.query()))
 }
 
+/** A visible sign that something was done. Screen readers hear it, too. */
 function say(text) {
+  clearTimeout(said)
   setText(part('#said'), text)
+  said = setTimeout(() => setText(part('#said'), ''), SAID_MS)
 }
 
 /** An element that index.html has from the beginning. */
@@ -2058,8 +2945,8 @@ function showSite({ title: text, hasJobs }) {
 }
 
 /** @param {ViewJson} view */
-function showStore({ store, at }) {
-  if (store.tag === 'present') return showState('live', 'live', '')
+function showStore({ store, at, caveats }) {
+  if (store.tag === 'present') return showState('live', 'live', caveats.join(' '))
   const since = \`The store is away since \${clockTime(store.sinceAt)}.\`
   showState('away', 'store away', \`\${since} \${lastSeen(at)} \${store.message}\`)
 }
@@ -2095,6 +2982,7 @@ addEventListener('keydown', (event) => {
 })
 part('#skip').addEventListener('click', () => main.focus())
 
+const SAID_MS = 10_000
 setText(part('#zone'), zoneName())
 startTicking()
 arrive()
@@ -2264,6 +3152,7 @@ export function placeIn(hash) {
   const [, view = '', query = ''] = /^#\\/([a-z]*)\\??(.*)$/s.exec(hash) ?? []
   const place = Object.fromEntries(new URLSearchParams(query))
   if (view === 'key' && place.key !== undefined) return { view, key: place.key }
+  if (view === 'job' && place.id !== undefined) return { view, id: place.id }
   const page = Number.parseInt(place.page ?? '0', 10) || 0
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
@@ -2383,6 +3272,66 @@ function keyItem({ key }) {
 const STATES = { present: 'present', late: 'not renewing', idle: 'idle' }
 const ABOUT =
   'A process is heard of when it takes a key, renews one, or begins to wait. It is idle if it neither holds nor waits. The dashboard cannot know whether it still runs.'
+`,
+  'selection.js': `import { element, setAttribute } from './elements.js'
+import { cell } from './tickets.js'
+
+/** The rows of a table that are ticked. They stay ticked on other pages of the list. */
+export function selection({ one, onChange }) {
+  const chosen = new Set()
+  let shown = []
+  const all = element('input', {
+    type: 'checkbox',
+    'aria-label': \`Select all on this page\`,
+    onchange: () => choose(shown, all.checked),
+  })
+  /** @type {Map<string, HTMLInputElement>} */
+  const boxes = new Map()
+
+  function choose(keys, isChosen) {
+    for (const key of keys) {
+      if (isChosen) chosen.add(key)
+      else chosen.delete(key)
+    }
+    draw()
+    onChange()
+  }
+
+  function draw() {
+    for (const [key, box] of boxes) box.checked = chosen.has(key)
+    const some = shown.some((key) => chosen.has(key))
+    all.checked = some && shown.every((key) => chosen.has(key))
+    all.indeterminate = some && !all.checked
+  }
+
+  return {
+    /** For the head of the table. */
+    all,
+    get keys() {
+      return [...chosen]
+    },
+    choose,
+    clear: () => choose([...chosen], false),
+    /** @param {HTMLElement} table */
+    show(table, keys, isAllowed) {
+      setAttribute(table, 'data-select', isAllowed ? 'true' : undefined)
+      shown = keys
+      for (const key of boxes.keys()) if (!keys.includes(key)) boxes.delete(key)
+      draw()
+    },
+    /** The cell of a row. */
+    cellOf(key, name) {
+      const box = element('input', {
+        type: 'checkbox',
+        'aria-label': \`Select \${one} \${name}\`,
+        onchange: () => choose([key], box.checked),
+      })
+      box.checked = chosen.has(key)
+      boxes.set(key, box)
+      return cell('select', {}, box)
+    },
+  }
+}
 `,
   'session-view.js': `import { post } from './connection.js'
 import { element, setText } from './elements.js'
@@ -2816,7 +3765,7 @@ export function table({ caption, columns, rows, className = '' }) {
 export function choice(title, chosen, options, onChoose) {
   const select = element(
     'select',
-    { onchange: () => onChoose(select.value) },
+    { 'aria-label': title, onchange: () => onChoose(select.value) },
     ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
   )
   return element('label', {}, element('span', {}, title), select)

@@ -1,115 +1,163 @@
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { cell, showCount, table, tableBody } from './tickets.js'
-import { age, showNoTime, showSince, showUntil } from './time.js'
-/** @import { SiteJson } from '../view-json.ts' */
+import { askToChange, changeBar } from './job-changes.js'
+import { filterOf, isFiltered, jobFilters } from './job-filters.js'
+import { jobCounts, jobSteps } from './job-numbers.js'
+import { addressOf } from './places.js'
+import { selection } from './selection.js'
+import { cell, table, tableBody } from './tickets.js'
+import { showNoTime, showSince, showTime, showUntil } from './time.js'
+/** @import { JobRowJson, JobsJson } from '../job-view-json.ts' */
+/** @import { ViewJson } from '../view-json.ts' */
 
-/** The number of jobs by name and state, and the jobs that run, wait for another attempt or are dead. */
-export function jobsView() {
-  const counts = tableBody()
-  const jobs = tableBody()
+/** The jobs, newest first, a page at a time. Above them their numbers, now and over time. */
+export function jobsView({ place, go, say }) {
+  /** @type {NonNullable<JobsJson['counts']>} */
+  let known = []
+  const counts = jobCounts()
+  const steps = jobSteps({ span: place.span ?? '1h', onSpan: (span) => go({ span }) })
+  const filters = jobFilters(place, (changes) => {
+    go({ ...changes, after: '' })
+    bar.update()
+  })
+  const chosen = selection({ one: 'job', onChange: () => bar.update() })
+  const bar = changeBar({
+    filterNow: () => filterOf(place),
+    idsNow: () => chosen.keys,
+    onAction: (action) => {
+      const ids = chosen.keys
+      const what = ids.length > 0 ? { ids } : { filter: filterOf(place), counts: known }
+      askToChange({ action, ...what, say, onDone: () => chosen.clear() })
+    },
+  })
+  const pager = cursorPager(place, go)
+  const rows = tableBody()
   const problem = element('p', { class: 'problem', role: 'status' })
   const empty = element('p', { class: 'empty' })
-  const countTable = table({
-    caption: 'Jobs by name',
-    className: 'job-counts',
-    columns: [
-      { title: 'Name', name: 'key' },
-      ...STATES.map((state) => ({ title: state, name: 'count', align: 'end' })),
-      { title: 'oldest open', name: 'oldest', align: 'end' },
-    ],
-    rows: counts,
-  })
-  const jobTable = table({
-    caption: 'Jobs that run, are delayed or dead',
+  const grid = table({
+    caption: 'Jobs, newest first',
     className: 'jobs',
     columns: [
-      { title: 'Job', name: 'key' },
+      { title: chosen.all, name: 'select' },
+      { title: 'Id', name: 'id' },
+      { title: 'Name', name: 'key' },
       { title: 'State', name: 'mode' },
       { title: 'Failed', name: 'failed', align: 'end' },
+      { title: 'Enqueued', name: 'held', align: 'end' },
+      { title: 'Since, or due', name: 'left', align: 'end' },
       { title: 'Worker', name: 'holder' },
-      { title: 'Runs', name: 'held', align: 'end' },
-      { title: 'Due', name: 'left', align: 'end' },
       { title: 'Error', name: 'error' },
     ],
-    rows: jobs,
+    rows,
   })
-  const title = element('h3', {}, 'Running, delayed and dead')
+  const content = element(
+    'div',
+    {},
+    counts.node,
+    steps.node,
+    filters.node,
+    element('div', { class: 'bar' }, pager.node, bar.node),
+    grid,
+  )
   return {
-    node: element('div', {}, problem, empty, countTable, title, jobTable),
-    query: () => ({ view: 'jobs' }),
-    update({ counts: known = [], jobs: open = [], site, jobsAt, jobsMessage }) {
-      setText(problem, jobsMessage ?? '')
-      const rows = byName(known)
-      reconcile(counts, rows, ({ name }) => name, countRow)
-      reconcile(jobs, open, ({ id }) => id, jobRow)
-      countTable.hidden = rows.length === 0
-      title.hidden = jobTable.hidden = open.length === 0
-      setText(empty, rows.length > 0 || jobsMessage !== undefined ? '' : nothing(site, jobsAt))
+    node: element('div', {}, problem, content, empty),
+    query: () => ({
+      view: 'jobs',
+      ...filterOf(place),
+      span: place.span ?? '1h',
+      after: cursorsIn(place).at(-1) ?? '',
+    }),
+    /** @param {ViewJson & JobsJson} view */
+    update({ site, jobs = [], next, message, ...numbers }) {
+      content.hidden = !site.hasJobs
+      setText(empty, nothing({ site, place, isEmpty: jobs.length === 0 }))
+      if (!site.hasJobs) return
+      known = numbers.counts ?? []
+      setText(problem, message ?? '')
+      counts.update(numbers.counts)
+      steps.update(numbers.steps)
+      filters.update(known)
+      bar.node.hidden = !site.allowJobChanges
+      bar.update()
+      reconcile(
+        rows,
+        jobs,
+        ({ id }) => id,
+        (job) => jobRow(job, chosen),
+      )
+      chosen.show(
+        grid,
+        jobs.map(({ id }) => id),
+        site.allowJobChanges,
+      )
+      grid.hidden = jobs.length === 0
+      pager.update(next ?? null)
     },
   }
 }
 
-/**
- * @param {SiteJson} site
- * @param {number | undefined} jobsAt
- */
-function nothing(site, jobsAt) {
+function nothing({ site, place, isEmpty }) {
   if (!site.hasJobs) return 'This dashboard shows no jobs.'
-  return jobsAt === undefined ? 'Counting…' : 'There are no jobs.'
+  if (!isEmpty) return ''
+  return isFiltered(filterOf(place)) ? 'No job fits the filter.' : 'There are no jobs.'
 }
 
-function byName(counts) {
-  const names = new Map()
-  for (const { name, state, count, oldestMs } of counts) {
-    const row = names.get(name) ?? { name, oldestMs: undefined }
-    row[state] = count
-    if (OPEN.has(state)) row.oldestMs = Math.max(oldestMs, row.oldestMs ?? 0)
-    names.set(name, row)
+/** The pages that were passed on the way: each begins after a job. */
+function cursorsIn({ after = '' }) {
+  return after.split(',').filter((id) => id !== '')
+}
+
+/** New jobs do not move the pages, as each page begins after a job. */
+function cursorPager(place, go) {
+  let next = null
+  const button = (title, onclick) => element('button', { type: 'button', onclick }, title)
+  const newest = button('Newest', () => go({ after: '' }))
+  const back = button('Previous', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
+  const forth = button('Next', () => go({ after: [...cursorsIn(place), next].join(',') }))
+  const text = element('span', { class: 'page' })
+  return {
+    node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, newest, back, text, forth),
+    update(after) {
+      next = after
+      const passed = cursorsIn(place).length
+      setText(text, `page ${passed + 1}`)
+      newest.disabled = back.disabled = passed === 0
+      forth.disabled = after === null
+    },
   }
-  return [...names.values()]
 }
 
-function countRow({ name }) {
+function jobRow({ id, name }, chosen) {
+  const link = element('a', { href: addressOf({ view: 'job', id }) }, id)
   const title = cell('key')
   setStrange(title, name)
-  const cells = STATES.map((state) => cell('count', { 'data-title': state, 'data-align': 'end' }))
-  const oldest = cell('oldest', { 'data-title': 'oldest open', 'data-align': 'end' })
-  return {
-    node: element('tr', { role: 'row' }, title, ...cells, oldest),
-    update(row) {
-      for (const [index, state] of STATES.entries()) {
-        showCount(cells[index], row[state] ?? 0)
-        setAttribute(cells[index], 'data-some', row[state] > 0 ? state : undefined)
-      }
-      setText(oldest, row.oldestMs === undefined ? '–' : age(row.oldestMs))
-    },
-  }
-}
-
-function jobRow({ id, name }) {
-  const title = cell('key')
-  setStrange(title, `${name} ${id}`)
   const state = cell('mode', { 'data-title': 'state' })
   const failed = cell('failed', { 'data-title': 'failed', 'data-align': 'end' })
+  const enqueued = cell('held', { 'data-title': 'enqueued', 'data-align': 'end' })
+  const since = cell('left', { 'data-title': 'since', 'data-align': 'end' })
   const worker = cell('holder')
-  const runs = cell('held', { 'data-title': 'runs', 'data-align': 'end' })
-  const due = cell('left', { 'data-title': 'due', 'data-align': 'end' })
   const error = cell('error')
+  const cells = [title, state, failed, enqueued, since, worker, error]
   return {
-    node: element('tr', { role: 'row' }, title, state, failed, worker, runs, due, error),
+    node: element('tr', { role: 'row' }, chosen.cellOf(id, id), cell('id', {}, link), ...cells),
+    /** @param {JobRowJson} job */
     update(job) {
       setText(state, job.state)
       setAttribute(state, 'data-state', job.state)
       setText(failed, `${job.failures} of ${job.maxAttempts}`)
+      showSince(enqueued, job.enqueuedAt)
+      showState(since, job)
       setStrange(worker, job.worker ?? '')
       setStrange(error, job.error ?? '')
-      if (job.state === 'running' && job.startedAt !== undefined) showSince(runs, job.startedAt)
-      else showNoTime(runs)
-      if (job.dueAt === undefined || job.state === 'dead') showNoTime(due)
-      else showUntil(due, job.dueAt, { over: job.state === 'delayed' ? 'now' : 'over' })
     },
   }
 }
 
-const STATES = ['ready', 'blocked', 'delayed', 'running', 'completed', 'dead', 'cancelled', 'superseded']
-const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
+/** @param {HTMLElement} node @param {JobRowJson} job */
+function showState(node, { state, startedAt, dueAt, endedAt }) {
+  if (endedAt !== undefined) {
+    showNoTime(node)
+    showTime(node, endedAt)
+  } else if (state === 'running' && startedAt !== undefined) showSince(node, startedAt)
+  else if (state === 'delayed' && dueAt !== undefined) showUntil(node, dueAt, { over: 'now' })
+  else showNoTime(node)
+}

@@ -3,6 +3,7 @@
 import { Connection } from './connection.js'
 import { contentionView } from './contention-view.js'
 import { setText } from './elements.js'
+import { jobView } from './job-view.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
 import { keysView } from './keys-view.js'
@@ -23,7 +24,10 @@ const VIEWS = {
   processes: processesView,
   jobs: jobsView,
   key: keyView,
+  job: jobView,
 }
+/** The view in the navigation that a page belongs to. */
+const PARENTS = { key: 'keys', job: 'jobs' }
 const main = part('#main')
 const banner = part('#banner')
 const pill = part('#pill')
@@ -32,6 +36,7 @@ const title = part('#title')
 const links = document.querySelectorAll('nav a')
 
 let shown
+let said
 /** When the store was looked at last, as far as the page knows. */
 let seenAt = 0
 
@@ -70,15 +75,18 @@ function arrive() {
   shown = VIEWS[place.view]({ place, go, say })
   main.replaceChildren(shown.node)
   for (const link of links) {
-    const isHere = link.hash === addressOf({ view: place.view === 'key' ? 'keys' : place.view })
+    const isHere = link.hash === addressOf({ view: PARENTS[place.view] ?? place.view })
     if (isHere) link.setAttribute('aria-current', 'page')
     else link.removeAttribute('aria-current')
   }
   connection.ask(new URLSearchParams(shown.query()))
 }
 
+/** A visible sign that something was done. Screen readers hear it, too. */
 function say(text) {
+  clearTimeout(said)
   setText(part('#said'), text)
+  said = setTimeout(() => setText(part('#said'), ''), SAID_MS)
 }
 
 /** An element that index.html has from the beginning. */
@@ -97,8 +105,8 @@ function showSite({ title: text, hasJobs }) {
 }
 
 /** @param {ViewJson} view */
-function showStore({ store, at }) {
-  if (store.tag === 'present') return showState('live', 'live', '')
+function showStore({ store, at, caveats }) {
+  if (store.tag === 'present') return showState('live', 'live', caveats.join(' '))
   const since = `The store is away since ${clockTime(store.sinceAt)}.`
   showState('away', 'store away', `${since} ${lastSeen(at)} ${store.message}`)
 }
@@ -134,6 +142,7 @@ addEventListener('keydown', (event) => {
 })
 part('#skip').addEventListener('click', () => main.focus())
 
+const SAID_MS = 10_000
 setText(part('#zone'), zoneName())
 startTicking()
 arrive()

@@ -11,6 +11,7 @@ export function placeIn(hash) {
   const [, view = '', query = ''] = /^#\/([a-z]*)\??(.*)$/s.exec(hash) ?? []
   const place = Object.fromEntries(new URLSearchParams(query))
   if (view === 'key' && place.key !== undefined) return { view, key: place.key }
+  if (view === 'job' && place.id !== undefined) return { view, id: place.id }
   const page = Number.parseInt(place.page ?? '0', 10) || 0
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }

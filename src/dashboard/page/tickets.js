@@ -67,7 +67,7 @@ export function table({ caption, columns, rows, className = '' }) {
 export function choice(title, chosen, options, onChoose) {
   const select = element(
     'select',
-    { onchange: () => onChoose(select.value) },
+    { 'aria-label': title, onchange: () => onChoose(select.value) },
     ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
   )
   return element('label', {}, element('span', {}, title), select)
