@@ -4,20 +4,34 @@ import { expected } from '../base/arguments.ts'
 export interface GroupOptions {
   /** The group of a key. Default: the part before its first colon, `invoice` of `invoice:42`. */
   readonly group?: ((key: string) => string) | undefined
-  /** How many groups there may be. Keys of further groups are counted as `other`. Default: 50. */
+  /** How many groups there may be, and how many elections. Further ones are counted as `other`. Default: 50. */
   readonly maxGroups?: number | undefined
 }
 
+/** The labels that stand for a key. */
+export interface KeyGroups {
+  readonly groupOf: (key: string) => string
+  /** An election is a label of its own: if two of a group were counted together, the leader of one would hide that the other has none. */
+  readonly electionOf: (key: string) => string
+}
+
 /** @throws {InvalidArgumentError} at once; later the error would stay in an event listener and numbers would be missing. */
-export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): (key: string) => string {
+export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): KeyGroups {
   if (typeof group !== 'function') throw expected('group', 'a function of a key', group)
   if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)
     throw expected('maxGroups', 'a whole number from 1', maxGroups)
+  return {
+    groupOf: bounded((key) => String(group(key)), maxGroups),
+    electionOf: bounded((key) => key, maxGroups),
+  }
+}
+
+function bounded(nameOf: (key: string) => string, most: number): (key: string) => string {
   const known = new Set<string>()
   return (key) => {
-    const name = String(group(key))
+    const name = nameOf(key)
     if (known.has(name)) return name
-    if (known.size >= maxGroups) return 'other'
+    if (known.size >= most) return 'other'
     known.add(name)
     return name
   }

@@ -1,4 +1,5 @@
 import type { LockEventName, LockEvents, ProcessEvents, StoreVerb } from '../index.ts'
+import type { KeyGroups } from './key-groups.ts'
 
 interface Measure {
   /** `level`: how many there are now. `oldest`: the age of the oldest one. */
@@ -8,7 +9,7 @@ interface Measure {
   readonly about: string
 }
 
-type Label = 'store' | 'group' | 'outcome' | 'reason' | 'verb' | 'was'
+type Label = 'store' | 'group' | 'election' | 'outcome' | 'reason' | 'verb' | 'was'
 export type Labels = Readonly<Partial<Record<Label, string>>>
 
 interface Kinds {
@@ -106,8 +107,9 @@ export const MEASURES: { readonly [Name in MeasureName]: Measure & { readonly ki
   leading: {
     kind: 'level',
     unit: '{term}',
-    labels: ['store', 'group'],
-    about: 'Elections in which this process leads.',
+    labels: ['store', 'group', 'election'],
+    about:
+      'Terms of this process as the leader of an election: 0 from its first campaign on, and while it only waits.',
   },
   oldest_wait: {
     kind: 'oldest',
@@ -138,7 +140,7 @@ export function namesOf<Kind extends Measure['kind']>(kind: Kind): readonly OfKi
 export interface MeasureSink {
   duration(name: OfKind<'duration'>, seconds: number, labels: Labels): void
   count(name: OfKind<'count'>, by: 0 | 1, labels: Labels): void
-  level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void
+  level(name: OfKind<'level'>, by: 0 | 1 | -1, labels: Labels): void
 }
 
 export interface Reading {
@@ -156,7 +158,7 @@ export interface Measuring {
 /** Turns events into numbers. */
 export function measure(
   locks: Pick<ProcessEvents, 'on'>,
-  groupOf: (key: string) => string,
+  { groupOf, electionOf }: KeyGroups,
   sink: MeasureSink,
 ): Measuring {
   const present: Present = {
@@ -164,7 +166,12 @@ export function measure(
     held: new PresenceMeter('held', sink),
     leading: new PresenceMeter('leading', sink),
   }
-  const listeners = listenersOf({ labelsOf: labelCache(groupOf, sink), present, sink })
+  const listeners = listenersOf({
+    labelsOf: labelCache(groupOf, sink),
+    electionOf: electionCache({ groupOf, electionOf }, sink),
+    present,
+    sink,
+  })
   const stops = Object.entries(listeners).map(([name, listener]) =>
     locks.on(name as LockEventName, listener as (event: unknown) => void),
   )
@@ -181,11 +188,13 @@ type Present = Readonly<Record<OfKind<'level'>, PresenceMeter>>
 
 interface Meters {
   readonly labelsOf: (event: Keyed) => Labels
+  /** The labels of an election. The first call starts its level at 0. */
+  readonly electionOf: (event: Keyed) => Labels
   readonly present: Present
   readonly sink: MeasureSink
 }
 
-function listenersOf({ labelsOf, present, sink }: Meters): Listeners {
+function listenersOf({ labelsOf, electionOf, present, sink }: Meters): Listeners {
   const ended = (event: EndedRequest, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
     const labels = labelsOf(event)
@@ -197,6 +206,9 @@ function listenersOf({ labelsOf, present, sink }: Meters): Listeners {
     sink.duration('hold', event.heldMs / 1000, { ...labelsOf(event), outcome: event.event })
   }
   return {
+    requested: (event) => {
+      if (event.campaign) electionOf(event)
+    },
     queued: (event) => {
       const labels = labelsOf(event)
       sink.count('queued', 1, labels)
@@ -222,7 +234,7 @@ function listenersOf({ labelsOf, present, sink }: Meters): Listeners {
     detached: left,
     evicted: (event) => sink.count('evictions', 1, { ...labelsOf(event), was: event.was }),
     'store-error': ({ store, verb, outcome }) => sink.count('store_errors', 1, { store, verb, outcome }),
-    elected: (event) => present.leading.enter(event, labelsOf(event)),
+    elected: (event) => present.leading.enter(event, electionOf(event)),
     resigned: ({ id }) => present.leading.leave(id),
   }
 }
@@ -238,6 +250,21 @@ function labelCache(groupOf: (key: string) => string, sink: MeasureSink): (event
     const labels = { store, group }
     known.set(name, labels)
     begin(labels, sink)
+    return labels
+  }
+}
+
+/** The same for elections. A candidate that has never led tells 0, so that an alert knows of its election. */
+function electionCache({ groupOf, electionOf }: KeyGroups, sink: MeasureSink): (event: Keyed) => Labels {
+  const known = new Map<string, Labels>()
+  return ({ store, key }) => {
+    const election = electionOf(key)
+    const name = `${store} ${election}`
+    const found = known.get(name)
+    if (found !== undefined) return found
+    const labels = { store, group: groupOf(key), election }
+    known.set(name, labels)
+    sink.level('leading', 0, labels)
     return labels
   }
 }

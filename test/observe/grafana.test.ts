@@ -1,8 +1,11 @@
-import { readFileSync } from 'node:fs'
+import { spawnSync } from 'node:child_process'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { Registry } from 'prom-client'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
 import { measureLocks } from '../../src/observe/prometheus/index.ts'
+import { root } from '../tidy/project.ts'
 
 const folder = new URL('../../src/observe/prometheus/', import.meta.url)
 const dashboard = JSON.parse(readFileSync(new URL('grafana-dashboard.json', folder), 'utf8')) as Dashboard
@@ -63,6 +66,35 @@ describe('the dashboard', () => {
     expect(dashboard.templating.list.map(({ name }) => name)).toEqual(['datasource', 'store', 'group'])
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length)
     expect(charts.length).toBeGreaterThan(10)
+  })
+
+  test('is one by the types that Grafana 10 publishes', () => {
+    const folder = mkdtempSync(join(root, 'node_modules', '.grafana-'))
+    try {
+      // The types name this value by an enum alone, and lack a field that Grafana itself writes for a variable.
+      const written = JSON.stringify(dashboard, (name, value) => (name === 'definition' ? undefined : value))
+      const value = written.replaceAll('"absolute"', 'ThresholdsMode.Absolute')
+      const source = `import { type Dashboard, ThresholdsMode } from '@grafana/schema'\nexport const dashboard: Dashboard = ${value}\n`
+      writeFileSync(join(folder, 'dashboard.ts'), source)
+      const options = [
+        '--ignoreConfig',
+        '--noEmit',
+        '--strict',
+        '--skipLibCheck',
+        '--module',
+        'nodenext',
+        '--types',
+        '',
+      ]
+      const tsc = join(root, 'node_modules', '.bin', 'tsc')
+      const { status, stdout } = spawnSync(tsc, [...options, 'dashboard.ts'], {
+        cwd: folder,
+        encoding: 'utf8',
+      })
+      expect([status, stdout]).toEqual([0, ''])
+    } finally {
+      rmSync(folder, { recursive: true, force: true })
+    }
   })
 
   test.each(charts.map((panel) => [panel.title, panel] as const))('has a whole panel %s', (_, panel) => {

@@ -91,7 +91,7 @@ describe('the metrics of locks', () => {
   test('time renewals, and show the leader', async () => {
     const { clock, locks } = scene()
     const { value } = measured({ locks })
-    const leading = { store: 'scripted', group: 'cron' }
+    const leading = { store: 'scripted', group: 'cron', election: 'cron' }
     const campaign = locks.election('cron').campaign(async () => {
       await clock.advance(20_000)
       expect(await value('holdfast_leading', leading)).toBe(1)
@@ -99,6 +99,29 @@ describe('the metrics of locks', () => {
     await clock.until(campaign)
     expect(await value('holdfast_leading', leading)).toBe(0)
     expect(await value('holdfast_renewal_seconds_count', { store: 'scripted' })).toBeGreaterThan(0)
+  })
+
+  test('show each election by itself, and a candidate that has never led', async () => {
+    const { clock, locks, other } = scene()
+    const { value } = measured({ locks })
+    const first = await other.locks.acquire('cron:mails')
+    const ending = new AbortController()
+    const campaigns = ['cron:mails', 'cron:reports'].map((key) =>
+      locks
+        .election(key)
+        .campaign(
+          { signal: ending.signal },
+          ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', resolve)),
+        ),
+    )
+    await clock.advance(1000)
+    const labels = (election: string) => ({ store: 'scripted', group: 'cron', election })
+    expect(await value('holdfast_leading', labels('cron:mails'))).toBe(0)
+    expect(await value('holdfast_leading', labels('cron:reports'))).toBe(1)
+    ending.abort()
+    for (const ended of await clock.until(Promise.allSettled(campaigns)))
+      expect(ended.status).toBe('rejected')
+    await first.release()
   })
 
   test('show how long the oldest wait and the oldest hold have lasted until now', async () => {

@@ -5,7 +5,7 @@ import { type GroupOptions, keyGroups } from '../key-groups.ts'
 import { type Labels, MEASURES, type MeasureName, measure, namesOf } from '../measures.ts'
 
 export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
-  const groupOf = keyGroups(options)
+  const groups = keyGroups(options)
   const durations = byName(namesOf('duration'), (name) =>
     meter.createHistogram(`holdfast.${name}.duration`, {
       ...about(name),
@@ -17,7 +17,7 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
   const oldest = byName(namesOf('oldest'), (name) =>
     meter.createObservableGauge(`holdfast.${name}.duration`, about(name)),
   )
-  const measuring = measure(locks, groupOf, {
+  const measuring = measure(locks, groups, {
     duration: (name, seconds, labels) => durations[name].record(seconds, attributes(labels)),
     count: (name, by, labels) => counts[name].add(by, attributes(labels)),
     level: (name, by, labels) => levels[name].add(by, attributes(labels)),
@@ -50,9 +50,10 @@ function about(name: MeasureName): { readonly description: string; readonly unit
 }
 
 /** Written out, as every number needs it: `Object.fromEntries` took a sixth of the cost of tracing and metrics. */
-function attributes({ store, group, outcome, reason, verb, was }: Labels): Attributes {
+function attributes({ store, group, election, outcome, reason, verb, was }: Labels): Attributes {
   const found: Attributes = { 'holdfast.store': store }
   if (group !== undefined) found['holdfast.group'] = group
+  if (election !== undefined) found['holdfast.election'] = election
   if (outcome !== undefined) found['holdfast.outcome'] = outcome
   if (reason !== undefined) found['holdfast.reason'] = reason
   if (verb !== undefined) found['holdfast.verb'] = verb

@@ -56,13 +56,13 @@ export function measureLocks({
 }: MeasureOptions): () => void {
   if (typeof registry?.registerMetric !== 'function')
     throw new InvalidArgumentError('Expected `registry` to be a Registry of prom-client, got none.')
-  const groupOf = keyGroups(options)
+  const groups = keyGroups(options)
   checkBuckets(buckets)
   const known = boards.get(registry)
   // The registry may have been cleared, as tests do.
   const board = known?.isThere === true ? known : new Board(registry, buckets)
   boards.set(registry, board)
-  const measuring = measure(locks, groupOf, board)
+  const measuring = measure(locks, groups, board)
   board.users.add(measuring)
   return () => {
     if (!board.users.delete(measuring)) return
@@ -133,9 +133,9 @@ class Board {
     this.#counts.get(name)?.inc(labels, by)
   }
 
-  level(name: OfKind<'level'>, by: 1 | -1, labels: Labels): void {
+  level(name: OfKind<'level'>, by: 0 | 1 | -1, labels: Labels): void {
     const levels = this.#levels.get(name)
-    const place = `${labels.store} ${labels.group}`
+    const place = `${labels.store} ${labels.group} ${labels.election}`
     levels?.set(place, { labels, level: (levels.get(place)?.level ?? 0) + by })
   }
 
