@@ -76,7 +76,7 @@ try {
   await postgres?.close()
   await etcd?.close()
 }
-if (values.plots) draw(rows)
+if (values.plots) await draw(rows)
 if (values.json)
   process.stdout.write(`${JSON.stringify({ machine: machine(), quick: values.quick, rows }, null, 2)}\n`)
 
@@ -151,7 +151,7 @@ function show(scenario: Scenario, result: readonly Row[]): void {
 }
 
 /** A plot for each kind of scenario that was measured at two sizes or more. */
-function draw(measured: readonly Row[]): void {
+async function draw(measured: readonly Row[]): Promise<void> {
   const folder = fileURLToPath(new URL('../../bench/plots/', import.meta.url))
   for (const [name, labels] of Object.entries(PLOTS)) {
     const lines = new Map<string, [number, number][]>()
@@ -163,7 +163,7 @@ function draw(measured: readonly Row[]): void {
     }
     const drawn = [...lines].map(([candidate, points]): Line => ({ name: candidate, points }))
     if (drawn.some(({ points }) => points.length > 1))
-      writePlot(join(folder, `${name}.svg`), { ...labels, lines: drawn })
+      await writePlot(join(folder, `${name}.svg`), { ...labels, lines: drawn })
   }
 }
 

@@ -1,0 +1,61 @@
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { describe, expect, it } from 'vitest'
+import { faults } from '../../compare/faults.ts'
+import { libraries } from '../../compare/libraries.ts'
+import { pageOf } from '../../compare/page.ts'
+
+describe('the comparison with other libraries', () => {
+  // What is expected names times, which a busy machine may miss once.
+  const often = { retry: 2 }
+  it.concurrent.each(faults.map(({ id }) => id))(
+    'Holdfast does what is expected at %s',
+    often,
+    async (id) => {
+      const { code, stdout } = await compare(['--only', id, '--library', 'holdfast', '--json'])
+      const rows = JSON.parse(stdout) as { seen?: { isKept: boolean } }[]
+      expect(rows.filter(({ seen }) => seen?.isKept !== true)).toEqual([])
+      expect(rows.length).toBeGreaterThan(0)
+      expect(code).toBe(0)
+    },
+  )
+
+  it('shows every fault, every package and every sign on its page', () => {
+    const [fault] = faults
+    const [library] = libraries
+    if (fault === undefined || library === undefined) throw new Error('There is nothing to compare.')
+    const page = pageOf([
+      { fault, library, seen: { isKept: true, what: 'a | b' } },
+      { fault, library, seen: { isKept: false, what: '<b>' } },
+      { fault, library, seen: undefined },
+    ])
+    expect(page).toContain(`| [${fault.title}](#a-reply-is-lost) | ✓ ✗ – |`)
+    expect(page).toContain('a \\| b')
+    expect(page).toContain('&lt;b>')
+  })
+
+  it('its page in the repository has every fault and every package', () => {
+    const page = readFileSync('docs/compare.md', 'utf8')
+    for (const { title } of faults) expect(page).toContain(`\n## ${title}\n`)
+    for (const { name } of libraries)
+      expect(page).toContain(`[${name}](https://www.npmjs.com/package/${name})`)
+  })
+
+  it('says what it expects of its options', async () => {
+    expect(await compare(['--only', 'war'])).toMatchObject({
+      code: 64,
+      stderr: expect.stringMatching(/^Expected --only to be one of lost-reply, .*, got war\.\n$/),
+    })
+    expect((await compare(['--library', 'left-pad'])).stderr).toMatch(
+      /^Expected --library to be one of holdfast, /,
+    )
+  })
+})
+
+function compare(args: readonly string[]): Promise<{ code: number; stdout: string; stderr: string }> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, ['--import', 'tsx', 'compare/run.ts', ...args], (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === 'number' ? error.code : 0, stdout, stderr })
+    })
+  })
+}
