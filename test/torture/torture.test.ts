@@ -94,12 +94,23 @@ test('a program breaks the server, and mends it again before the verdict', async
 })
 
 test('a program that fails ends the run, which says so', async () => {
+  const calls = join(folder, 'calls')
   const program = join(folder, 'fails.sh')
-  writeFileSync(program, '#!/bin/sh\nexit 3\n')
+  writeFileSync(program, `#!/bin/sh\necho "$1" >> ${calls}\nexit 3\n`)
   chmodSync(program, 0o755)
   const { code, stderr } = await shell.run(quick('--for', '30s', '--nemesis', 'none', '--on-fault', program))
   expect(code).toBe(1)
   expect(stderr).toBe('holdfast: the program of --on-fault failed at begin: exit code 3\n')
+  // It may have broken half of the server before it failed.
+  expect(readFileSync(calls, 'utf8')).toBe('begin\nend\n')
+})
+
+test('a run that is too short for a fault says which one did not come', async () => {
+  const { stdout } = await shell.run(quick('--for', '1s', '--nemesis', 'kill,pause,kill', '--json'))
+  const { nemesis, numbers, faultsNotSeen } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
+  expect(nemesis).toEqual(['kill', 'pause'])
+  expect(Object.keys(numbers.faults)).toHaveLength(1)
+  expect(faultsNotSeen).toEqual(nemesis.filter((kind: string) => numbers.faults[kind] === undefined))
 })
 
 test('Ctrl-C ends the faults early, and the verdict comes all the same', async () => {

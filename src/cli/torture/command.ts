@@ -25,7 +25,7 @@ export const torture: Subcommand = {
     ttl: { value: 'DURATION', help: 'how long a crash keeps a key; default: 2s' },
     settle: {
       value: 'DURATION',
-      help: 'how long anybody may wait for a free key, and how long recovery may take; default: 30s',
+      help: 'how long anybody may wait for a free key, and how long recovery may take, at least three times --ttl; default: 30s, or five times --ttl if that is longer',
     },
     seed: { value: 'N', help: 'repeats the faults and choices of a run, though not its timing' },
     out: {

@@ -47,7 +47,7 @@ export async function runNemesis(workforce: Workforce, plan: NemesisPlan): Promi
     else {
       const fault = planned(kind, { workforce, random, plan })
       tell({ tag: 'fault', at: now(), nth, kind, slot: fault.slot, how: fault.how })
-      await fault.begin()
+      await begin(fault)
       await wait(fault.lastsMs)
       await fault.end()
       tell({ tag: 'fault-ended', at: now(), nth })
@@ -57,6 +57,16 @@ export async function runNemesis(workforce: Workforce, plan: NemesisPlan): Promi
     await wait(CALM_MS + ttlMs * random.next() + (isLull ? aftermathOf(ttlMs) + LULL_MS : 0))
   }
   tell({ tag: 'calm', at: now() })
+}
+
+/** A program that fails at `begin` may have broken half of the server, so it is called with `end` too. */
+async function begin(fault: PlannedFault): Promise<void> {
+  try {
+    await fault.begin()
+  } catch (error) {
+    await Promise.resolve(fault.end()).catch(() => {})
+    throw error
+  }
 }
 
 const CALM_MS = 400

@@ -124,8 +124,8 @@ function nemesisOf(
 
 function parsedKinds(chosen: string): readonly (typeof KINDS)[number][] {
   if (chosen.trim() === 'none') return []
-  const names = chosen.split(',').map((name) => name.trim())
-  return names.map((name) => {
+  const names = new Set(chosen.split(',').map((name) => name.trim()))
+  return Array.from(names, (name) => {
     const kind = KINDS.find((one) => one === name)
     if (kind !== undefined) return kind
     throw expected('--nemesis', `some of ${KINDS.join(', ')}, with commas, or none`, chosen)

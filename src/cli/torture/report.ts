@@ -64,6 +64,7 @@ export function reportLines(
   const { checks, numbers } = judgement
   const holds = judgement.holds && failures.length === 0
   const faults = Object.entries(numbers.faults).map(([kind, count]) => `${count} ${kind}`)
+  const missing = faultsNotSeen(plan, judgement)
   const takeOvers = Object.entries(numbers.takeOverMs).map(([kind, took]) => [
     `take-over after ${kind}`,
     durations(took),
@@ -77,6 +78,9 @@ export function reportLines(
   return [
     '',
     `${numbers.granted} leases of ${numbers.asked} requests in ${age(ranMs)}. Faults: ${faults.length === 0 ? 'none' : faults.join(', ')}.`,
+    ...(missing.length === 0
+      ? []
+      : [`Too short for these faults, which did not come: ${missing.join(', ')}. See --for.`]),
     '',
     ...checks.flatMap((check) => checkLines(check, paint)),
     '',
@@ -87,6 +91,11 @@ export function reportLines(
     `Timeline: ${plain(timeline)}`,
     `Seed: ${plan.seed}`,
   ]
+}
+
+/** The faults that were announced, and for which the run was too short. */
+export function faultsNotSeen({ kinds }: TorturePlan, { numbers }: Judgement): readonly string[] {
+  return kinds.filter((kind) => numbers.faults[kind] === undefined)
 }
 
 function verdictText({ checks, numbers }: Judgement, failures: readonly string[]): string {

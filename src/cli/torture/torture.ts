@@ -18,7 +18,7 @@ import { makeHistoryFolder, planOf, type TorturePlan } from './plan.ts'
 import { Progress } from './progress.ts'
 import type { NemesisRecord } from './record.ts'
 import { Recorder, watchGaps } from './recorder.ts'
-import { opening, type Report, reportLines } from './report.ts'
+import { faultsNotSeen, opening, type Report, reportLines } from './report.ts'
 import { timelinePage } from './timeline.ts'
 import { Workforce } from './workforce.ts'
 
@@ -164,6 +164,7 @@ function verdictOf({ plan, scheme, ranMs, failures, judgement }: Report, timelin
       ttlMs,
       settleMs,
     },
-    ...{ nemesis: kinds, ranMs, failures, checks: judgement.checks, numbers: judgement.numbers, timeline },
+    ...{ nemesis: kinds, faultsNotSeen: faultsNotSeen(plan, judgement) },
+    ...{ ranMs, failures, checks: judgement.checks, numbers: judgement.numbers, timeline },
   }
 }
