@@ -4,11 +4,12 @@
 //
 //   npm run build
 import { execFileSync } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type CodeSplittingGroup, type OutputOptions, type Plugin, rolldown } from 'rolldown'
+import { bundleDeclarations } from './bundle-declarations.ts'
 import { entriesOf, manifestOf } from './entries.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -27,18 +28,6 @@ const requireClients: Plugin = {
   }),
 }
 
-/** The end of an import from another declaration, up to its extension. Examples in comments have no semicolon. */
-const IMPORT = /( from '\.[^']*)\.ts';$/gm
-
-/** What a project has that names neither a library of the language nor types, as by the defaults of TypeScript 7. */
-const NEEDED = [
-  {
-    by: /\bAsyncDisposable\b|\bSymbol\.asyncDispose\b/,
-    reference: '/// <reference lib="esnext.disposable" />',
-  },
-  { by: /\bBuffer\b|\bNodeJS\.|from 'node:/, reference: '/// <reference types="node" />' },
-]
-
 /** The chunks of the command, each with all that its modules import: what every command starts with, and locks in SQLite. */
 const LOADED_TOGETHER: CodeSplittingGroup[] = [
   {
@@ -52,14 +41,16 @@ const LOADED_TOGETHER: CodeSplittingGroup[] = [
   { name: 'core', test: /\/src\/(cli\/run\/(run|taking)|stores\/sqlite\/driver)\.ts$/, priority: 1 },
 ]
 
-interface DeclarationMap {
-  readonly mappings: string
-}
+/** The chunk of the small modules that most entries need, in place of one file for each. */
+const NEEDED_BY_MOST: CodeSplittingGroup[] = [
+  { name: 'base', test: /\/src\/((base|contract|law)\/.*|errors)\.ts$/, minShareCount: 4 },
+]
 
 rmSync(join(root, 'dist'), { recursive: true, force: true })
 const inTree = Object.fromEntries(entries.map((module) => [module, module]))
-await bundle(inTree, { dir: 'dist', format: 'esm', sourcemap: true })
-await bundle(inTree, { dir: 'dist/cjs', format: 'cjs', sourcemap: true })
+const library = { sourcemap: true, codeSplitting: { groups: NEEDED_BY_MOST } }
+await bundle(inTree, { ...library, dir: 'dist', format: 'esm' })
+await bundle(inTree, { ...library, dir: 'dist/cjs', format: 'cjs' })
 const command = { dir: 'dist/cli', format: 'cjs' } as const
 const programs = {
   main: 'cli/main',
@@ -103,41 +94,24 @@ function chunkName(name: string, moduleIds: readonly string[]): string {
   return own === undefined ? name : relative(join(root, 'src'), own).replace(/\.ts$/, '').replaceAll('/', '-')
 }
 
-/** Writes the declarations that an entry leads to. The map of each leads to its source, which the package contains. */
 function declare(folders: readonly string[]): void {
   const emitted = mkdtempSync(join(tmpdir(), 'holdfast-declarations-'))
   try {
     const tsc = join(root, 'node_modules/typescript/bin/tsc')
     const options = ['-p', 'tsconfig.build.json', '--outDir', emitted]
     execFileSync(process.execPath, [tsc, ...options], { cwd: root, stdio: 'inherit' })
-    for (const module of reachable(emitted)) {
-      const text = readFileSync(join(emitted, `${module}.d.ts`), 'utf8')
-      const map = JSON.parse(readFileSync(join(emitted, `${module}.d.ts.map`), 'utf8')) as DeclarationMap
-      const needed = NEEDED.filter(({ by }) => by.test(text.replace(/\/\*.*?\*\//gs, ''))).map(
-        ({ reference }) => `${reference}\n`,
-      )
+    for (const { path, text, map } of bundleDeclarations(emitted, entries)) {
+      const mapPath = join(root, 'dist', `${path}.map`)
       for (const folder of folders) {
-        const path = join(root, folder, `${module}.d.ts`)
-        mkdirSync(dirname(path), { recursive: true })
-        writeFileSync(path, needed.join('') + text.replace(IMPORT, "$1.js';"))
-        const sources = [relative(dirname(path), join(root, 'src', `${module}.ts`))]
-        // A semicolon stands for a line.
-        const mappings = ';'.repeat(needed.length) + map.mappings
-        writeFileSync(`${path}.map`, JSON.stringify({ ...map, sources, mappings }))
+        const target = join(root, folder, path)
+        mkdirSync(dirname(target), { recursive: true })
+        // The same text in each folder, so one map is enough.
+        const link = map === undefined ? '' : `//# sourceMappingURL=${relative(dirname(target), mapPath)}\n`
+        writeFileSync(target, text + link)
       }
+      if (map !== undefined) writeFileSync(mapPath, map)
     }
   } finally {
     rmSync(emitted, { recursive: true, force: true })
   }
-}
-
-function reachable(emitted: string): ReadonlySet<string> {
-  const found = new Set<string>(entries)
-  for (const module of found) {
-    const text = readFileSync(join(emitted, `${module}.d.ts`), 'utf8')
-    for (const [, path = ''] of text.matchAll(IMPORT)) {
-      found.add(join(dirname(module), path.slice(path.lastIndexOf("'") + 1)))
-    }
-  }
-  return found
 }

@@ -31,18 +31,22 @@ export class Modules {
 interface Link {
   readonly from: string
   readonly name: string
+  /** `import type` or `export type`: a class that comes this way cannot be called. */
+  readonly isType: boolean
 }
 
-class Module {
+export class Module {
   /** By the name outside: the name inside, or where it comes from. */
   readonly exported = new Map<string, string | Link>()
-  readonly #path: string
+  readonly path: string
   readonly #modules: Modules
   readonly #imported = new Map<string, Link>()
   readonly #declared = new Map<string, Declared>()
+  /** What it adds to another package, by `declare module`. */
+  readonly additions: Declared[] = []
 
   constructor(path: string, modules: Modules) {
-    this.#path = path
+    this.path = path
     this.#modules = modules
     const source = readFileSync(path, 'utf8')
     const { program, comments, errors } = parseSync(path, source)
@@ -50,11 +54,28 @@ class Module {
     for (const node of program.body) this.#read(node, { source, comments })
   }
 
+  /** Whether a name that it exports is one for types alone. */
+  isType(name: string): boolean {
+    const target = this.exported.get(name)
+    return typeof target === 'object' ? this.#isTypeThere(target) : this.#isTypeHere(target ?? name)
+  }
+
+  #isTypeHere(name: string): boolean {
+    const declared = this.#declared.get(name)
+    if (declared !== undefined) return declared.isType
+    const link = this.#imported.get(name)
+    return link !== undefined && this.#isTypeThere(link)
+  }
+
+  #isTypeThere({ from, name, isType }: Link): boolean {
+    return isType || (from.startsWith('.') && this.#modules.of(this.#pathOf(from)).isType(name))
+  }
+
   export(name: string): Found {
     const target = this.exported.get(name)
-    if (target === undefined) throw new Error(`${this.#path} exports no ${name}`)
+    if (target === undefined) throw new Error(`${this.path} exports no ${name}`)
     const found = typeof target === 'string' ? this.find(target) : this.#follow(target)
-    if (found === undefined) throw new Error(`${this.#path} exports ${name}, which is nowhere`)
+    if (found === undefined) throw new Error(`${this.path} exports ${name}, which is nowhere`)
     return found
   }
 
@@ -68,8 +89,11 @@ class Module {
 
   #follow({ from, name }: Link): Found {
     if (!from.startsWith('.')) return { tag: 'foreign', from, name }
-    const path = join(dirname(this.#path), from).replace(/\.(js|ts)$/, '.d.ts')
-    return this.#modules.of(path).export(name)
+    return this.#modules.of(this.#pathOf(from)).export(name)
+  }
+
+  #pathOf(from: string): string {
+    return join(dirname(this.path), from).replace(/\.(js|ts)$/, '.d.ts')
   }
 
   #read(node: Node, text: Text): void {
@@ -78,36 +102,55 @@ class Module {
         for (const specifier of node.specifiers) {
           const name =
             specifier.type === 'ImportSpecifier' ? nameOf(specifier.imported) : specifier.local.name
-          this.#imported.set(specifier.local.name, { from: node.source.value, name })
+          const isType =
+            node.importKind === 'type' ||
+            (specifier.type === 'ImportSpecifier' && specifier.importKind === 'type')
+          this.#imported.set(specifier.local.name, { from: node.source.value, name, isType })
         }
         return
       case 'ExportNamedDeclaration':
         if (node.declaration !== null) {
-          for (const name of this.#declare(node.declaration, text)) this.exported.set(name, name)
+          for (const name of this.#declare(node.declaration, node, text)) this.exported.set(name, name)
         }
-        for (const { local, exported } of node.specifiers) {
+        for (const { local, exported, exportKind } of node.specifiers) {
           const name = nameOf(local)
-          this.exported.set(nameOf(exported), node.source === null ? name : { from: node.source.value, name })
+          const isType = node.exportKind === 'type' || exportKind === 'type'
+          const link = node.source === null ? name : { from: node.source.value, name, isType }
+          this.exported.set(nameOf(exported), link)
         }
         return
       case 'ExportAllDeclaration':
       case 'ExportDefaultDeclaration':
-        throw new Error(`${this.#path} exports without a name`)
+        throw new Error(`${this.path} exports without a name`)
+      case 'TSModuleDeclaration': {
+        const addition = new Declared('', this)
+        addition.add({ node, statement: node, text })
+        this.additions.push(addition)
+        return
+      }
       default:
-        this.#declare(node, text)
+        this.#declare(node, node, text)
     }
   }
 
-  #declare(node: Node, text: Text): string[] {
+  #declare(node: Node, statement: Span, text: Text): string[] {
     const names = declaredNames(node)
     for (const name of names) {
       // Overloads are several declarations of one name.
       const declared = this.#declared.get(name) ?? new Declared(name, this)
-      declared.add(node, text)
+      declared.add({ node, statement, text })
       this.#declared.set(name, declared)
     }
     return names
   }
+}
+
+/** One statement of a declaration. */
+export interface Part {
+  readonly node: Node
+  /** Where it stands, with `export` in front. */
+  readonly statement: Span
+  readonly text: Text
 }
 
 interface Text {
@@ -117,30 +160,41 @@ interface Text {
 
 export class Declared {
   readonly name: string
-  readonly #module: Module
-  readonly #parts: { readonly node: Node; readonly text: Text }[] = []
+  readonly module: Module
+  readonly parts: Part[] = []
 
   constructor(name: string, module: Module) {
     this.name = name
-    this.#module = module
+    this.module = module
   }
 
-  add(node: Node, text: Text): void {
-    this.#parts.push({ node, text })
+  add(part: Part): void {
+    this.parts.push(part)
+  }
+
+  get isType(): boolean {
+    return this.parts.every(
+      ({ node: { type } }) => type === 'TSInterfaceDeclaration' || type === 'TSTypeAliasDeclaration',
+    )
   }
 
   /** What its signatures refer to. */
   *references(isExported: boolean): Generator<Found, void, void> {
-    for (const { node } of this.#parts) {
-      for (const name of typeNames(node, new Set(hidden(node, isExported)))) {
-        const found = this.#module.find(name)
-        if (found !== undefined) yield found
+    for (const { found } of this.mentions(isExported)) yield found
+  }
+
+  /** What its signatures refer to, and where they do. */
+  *mentions(isExported: boolean): Generator<{ readonly at: Named; readonly found: Found }, void, void> {
+    for (const { node } of this.parts) {
+      for (const at of typeNames(node, new Set(hidden(node, isExported)))) {
+        const found = this.module.find(at.name)
+        if (found !== undefined) yield { at, found }
       }
     }
   }
 
   text(isExported: boolean): string {
-    return this.#parts
+    return this.parts
       .map(({ node, text: { source, comments } }) => {
         const left = [...comments, ...hidden(node, isExported)].filter(
           ({ start, end }) => start >= node.start && end <= node.end,
@@ -162,7 +216,7 @@ function hidden(node: Node, isExported: boolean): Node[] {
 }
 
 /** The types (and values, after `typeof`) that it refers to, without what stands in `except`. */
-function* typeNames(node: Node, except: ReadonlySet<Node>): Generator<string, void, void> {
+function* typeNames(node: Node, except: ReadonlySet<Node>): Generator<Named, void, void> {
   if (except.has(node)) return
   const named = reference(node)
   if (named !== undefined) yield firstName(named)
@@ -190,9 +244,14 @@ function reference(node: Node): Node | undefined {
   }
 }
 
+/** A name, and where it stands. */
+export type Named = Extract<Node, { type: 'Identifier' }>
+
 /** `a` of `a.b.c`. */
-function firstName(node: Node): string {
-  return node.type === 'TSQualifiedName' ? firstName(node.left) : nameOf(node)
+function firstName(node: Node): Named {
+  if (node.type === 'TSQualifiedName') return firstName(node.left)
+  if (node.type === 'Identifier') return node
+  throw new Error(`Expected a name, got a ${node.type}`)
 }
 
 function declaredNames(node: Node): string[] {
@@ -225,7 +284,7 @@ function without(source: string, { start, end }: Span, left: readonly Span[]): s
   return text + source.slice(at, end)
 }
 
-interface Span {
+export interface Span {
   readonly start: number
   readonly end: number
 }

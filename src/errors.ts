@@ -28,6 +28,7 @@ export type HoldfastErrorCode =
   | 'closed'
   | 'queue-full'
   | 'task-failed'
+  | 'idempotency-key'
 
 /** What every error of Holdfast may be made with. */
 export interface HoldfastErrorOptions {
@@ -255,6 +256,27 @@ export class TaskFailedError extends HoldfastError {
   }
 }
 
+/** A request with an Idempotency-Key cannot be answered; see `reason`. Its handler did not run. */
+export class IdempotencyKeyError extends HoldfastError {
+  override readonly name = 'IdempotencyKeyError'
+  /**
+   * - `missing`: the request has no key, and needs one.
+   * - `malformed`: the header is no key.
+   * - `other-request`: the key came before, with another method, URL or body.
+   * - `running`: the first request with this key is not answered yet.
+   * - `answer-not-kept`: the first request was answered, and its answer was too long to be kept.
+   */
+  readonly reason: 'missing' | 'malformed' | 'other-request' | 'running' | 'answer-not-kept'
+
+  constructor(
+    message: string,
+    options: HoldfastErrorOptions & { readonly reason: IdempotencyKeyError['reason'] },
+  ) {
+    super('idempotency-key', message, options)
+    this.reason = options.reason
+  }
+}
+
 /** An argument is not what the call takes. The message says what was expected and what came. */
 export class InvalidArgumentError extends HoldfastError {
   override readonly name = 'InvalidArgumentError'
@@ -307,6 +329,8 @@ export interface HoldfastErrorClasses {
   readonly 'queue-full': QueueFullError
   /** Work exceeded its time, or ended without a result. */
   readonly 'task-failed': TaskFailedError
+  /** A request with an Idempotency-Key cannot be answered. */
+  readonly 'idempotency-key': IdempotencyKeyError
 }
 
 /**
@@ -352,4 +376,5 @@ const classes: Readonly<Record<HoldfastErrorCode, ErrorClass>> = {
   closed: ClosedError,
   'queue-full': QueueFullError,
   'task-failed': TaskFailedError,
+  'idempotency-key': IdempotencyKeyError,
 }

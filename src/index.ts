@@ -12,9 +12,9 @@ import type { Semaphore as SemaphoreClass } from './primitives/semaphore.ts'
 
 export type { Finding } from './base/diagnosis.ts'
 export type { Owner } from './base/owner.ts'
-export { connect } from './connect.ts'
+export { type ConnectOptions, connect } from './connect.ts'
 export type { Clock, Timer } from './contract/clock.ts'
-export { type Diagnosis, diagnose } from './diagnose.ts'
+export { type DiagnoseOptions, type Diagnosis, diagnose } from './diagnose.ts'
 export { lockEvents, type ProcessEvents } from './engine/events.ts'
 export type { Lease, LeaseJson, LeaseState } from './engine/lease.ts'
 export type { LockEventName, LockEvents, StoreVerb, Withdrawal } from './engine/lock-events.ts'
@@ -27,6 +27,7 @@ export {
   type HoldfastErrorClasses,
   type HoldfastErrorCode,
   type HoldfastErrorOptions,
+  IdempotencyKeyError,
   InvalidArgumentError,
   isHoldfastError,
   type KeyHolder,

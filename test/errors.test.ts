@@ -24,6 +24,7 @@ const all: { readonly [Code in HoldfastErrorCode]: (cause?: unknown) => Holdfast
   'step-down': (cause) => new holdfast.StepDownError('m', { key: 'k', cause }),
   'queue-full': (cause) => new holdfast.QueueFullError('m', { key: 'k', cause }),
   'task-failed': (cause) => new holdfast.TaskFailedError('m', { key: 'k', cause }),
+  'idempotency-key': (cause) => new holdfast.IdempotencyKeyError('m', { key: 'k', reason: 'running', cause }),
 }
 const codes = Object.keys(all) as HoldfastErrorCode[]
 

@@ -57,11 +57,13 @@ const app = await Application.bootstrap({
     'IsOptional',
     'LockAnswer',
     'NameOf',
+    'Parameterized',
     'PgClient',
     'PgPool',
     'PostgresJs',
     'RequestSocket',
     'Routine',
+    'SchedulePayload',
     'SqliteEngine',
   ],
 })

@@ -8,6 +8,7 @@ import { jobs } from './jobs/command.ts'
 import { acquire, extend, release } from './lease/commands.ts'
 import { evict, ls, show, wait } from './rooms/commands.ts'
 import { run } from './run/command.ts'
+import { schedules } from './schedules/command.ts'
 import { top } from './top/command.ts'
 import { torture } from './torture/command.ts'
 
@@ -31,6 +32,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...top, load: async () => (await import('./top/top.ts')).showTop },
   { ...dashboard, load: async () => (await import('./dashboard/dashboard.ts')).serveDashboard },
   { ...jobs, load: async () => (await import('./jobs/jobs.ts')).manageJobs },
+  { ...schedules, load: async () => (await import('./schedules/schedules.ts')).manageSchedules },
   { ...doctor, load: async () => (await import('./doctor/doctor.ts')).examine },
   { ...init, load: async () => (await import('./init/init.ts')).initServers },
   { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },

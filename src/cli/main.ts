@@ -1,11 +1,11 @@
 #!/usr/bin/env node
 import { awaited } from '../base/awaited.ts'
+import { explained } from '../base/explained.ts'
 import { reportOf } from '../base/thrown.ts'
 import { isHoldfastError } from '../errors.ts'
 import { ParsedArguments, type Subcommand } from './arguments.ts'
 import { COMMANDS } from './commands.ts'
 import { EXIT } from './exit-codes.ts'
-import { explained } from './explained.ts'
 import { Interrupted } from './interruption.ts'
 import { endWhenOutputFails } from './output-failure.ts'
 import { packageVersion } from './package.ts'

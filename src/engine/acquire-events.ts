@@ -6,7 +6,11 @@ import type { Withdrawal } from './lock-events.ts'
 /** Every request tells `requested`, and then one of `acquired`, `busy`, `timeout` and `withdrawn`. */
 export function tellRequested({ requested }: Events, request: AcquireRequest): void {
   if (!requested.isHeard) return
-  requested.tell(request, { waitMs: request.waitMs, ttlMs: request.ticket.ttlMs })
+  requested.tell(request, {
+    waitMs: request.waitMs,
+    ttlMs: request.ticket.ttlMs,
+    campaign: request.lease.campaign === true,
+  })
 }
 
 /** `wokenMs`: how long ago a message came, if the request waited and one came. */

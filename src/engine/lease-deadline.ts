@@ -6,6 +6,8 @@ export interface LeaseOptions {
   readonly maxHoldMs: number
   /** No event is told of this lease: it is one of ours beside the caller's key. */
   readonly quiet?: boolean | undefined
+  /** It is the lease of a leader. */
+  readonly campaign?: boolean | undefined
 }
 
 /**

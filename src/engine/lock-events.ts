@@ -24,6 +24,8 @@ export interface LockEvents {
     /** How long the caller waits for it at most; 0 for a try. */
     readonly waitMs: number
     readonly ttlMs: number
+    /** Whether the call is a campaign for an election, which begins to wait for its next term. */
+    readonly campaign: boolean
   }
   /** The key is taken, and the request has a place in the queue. Told once for each request. */
   readonly queued: OfTicket<'queued'> & { readonly ahead: number }

@@ -16,7 +16,7 @@ describe('a request', () => {
     const facts = { store: 'scripted', key: 'k', id: lease.id, units: 1, limit: 1, owner: { label: 'test' } }
     const at = clock.wallMs()
     expect(heard).toEqual([
-      { event: 'requested', ...facts, at: at - 700, waitMs: 5000, ttlMs: TTL },
+      { event: 'requested', ...facts, at: at - 700, campaign: false, waitMs: 5000, ttlMs: TTL },
       {
         event: 'acquired',
         ...facts,

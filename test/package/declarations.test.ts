@@ -79,6 +79,28 @@ test('every entry has its types with the defaults of TypeScript 7', async () => 
   expect(await check('7', 'module.mts', '--noEmit', '--types', 'node')).toBe('')
 })
 
+test.each(['typescript54', '7'])(
+  'the machine of the lock worker has no error of its own with %s',
+  async (typescript) => {
+    const file = project.write('machine.mts', MACHINE)
+    const options = ['--target', 'es2022', '--lib', 'es2023,esnext.disposable', '--module', 'nodenext']
+    const said = await check(typescript, file, ...STRICT, ...options)
+    // XState's own declarations do not compile with exactOptionalPropertyTypes.
+    const errors = said.split('\n').filter((line) => line.includes(': error '))
+    expect(errors.filter((line) => !line.includes('node_modules/xstate/'))).toEqual([])
+    expect(await check(typescript, file, ...STRICT, ...options, '--skipLibCheck', 'true')).toBe('')
+  },
+)
+
+const MACHINE = `
+  import { callbackLock, lockWorkerMachine } from 'holdfast/worker/machine'
+  import { createActor } from 'xstate'
+  const lock = callbackLock({ ttl: '1s', acquire: async () => 'me', renew: async (me) => me === 'me', release() {} })
+  const machine = lockWorkerMachine.provide({ delays: { releaseTimeout: 100 } })
+  const input = { lock, start() {}, stop() {}, grace: '1s', backoff: '1s', maxBackoff: '1s', chance: Math.random }
+  export const value = createActor(machine, { input }).getSnapshot().value satisfies string | object
+`
+
 test('without the types of Node.js nothing is missing but those of Node.js itself', async () => {
   const said = await check('7', project.write('core.mts', CORE), '--noEmit', '--skipLibCheck', 'false')
   expect(said).toBe('')

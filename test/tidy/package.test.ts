@@ -19,9 +19,9 @@ const manifest = JSON.parse(readProjectFile('package.json')) as {
   peerDependenciesMeta: Record<string, { optional?: boolean }>
 }
 /** The dependencies of entries. Everything else, first of all the core, runs without any other package. */
-const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/schedule/' }
+const BRINGS: Readonly<Record<string, string>> = { xstate: 'src/worker/', croner: 'src/base/ticks.ts' }
 /** Entries over one of these. They need its dependency, and do not import it themselves. */
-const OVER: readonly string[] = ['src/partition/']
+const OVER: readonly string[] = ['src/partition/', 'src/schedule/', 'src/jobs/schedules/']
 /** The peers of entries: packages that their users have anyway. */
 const NEEDS: Readonly<Record<string, string>> = {
   '@nestjs/common': 'src/nestjs/',

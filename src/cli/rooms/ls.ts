@@ -2,7 +2,7 @@ import type { InspectedRoom } from '../../index.ts'
 import { boundedRoom } from '../../room-watch/ticket-facts.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { openLocks } from '../open-locks.ts'
+import { openToLook } from '../open-locks.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
 import { whereOf } from '../store-name.ts'
 import { placeOf } from '../store-option.ts'
@@ -15,7 +15,7 @@ export async function listRooms(given: ParsedArguments): Promise<number> {
   const [prefix = '', more] = given.words
   if (more !== undefined) throw new UsageError(`Expected one PREFIX, got ${given.words.length}.`)
   const place = await placeOf(given)
-  await using locks = await openLocks(place.url)
+  await using locks = await openToLook(place.url)
   const rows: string[][] = []
   for await (const found of locks.inspect({ prefix })) {
     const room = boundedRoom(found)

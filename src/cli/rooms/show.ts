@@ -1,7 +1,7 @@
 import type { InspectedRoom } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { openLocks } from '../open-locks.ts'
+import { openToLook } from '../open-locks.ts'
 import { findRoom } from '../room.ts'
 import { modeOf, ownerOf, remainingOf, roomJson } from '../room-text.ts'
 import { whereOf } from '../store-name.ts'
@@ -13,7 +13,7 @@ import { age, json, plain } from '../text.ts'
 export async function showRoom(given: ParsedArguments): Promise<number> {
   const key = given.word('one KEY')
   const place = await placeOf(given)
-  await using locks = await openLocks(place.url)
+  await using locks = await openToLook(place.url)
   const found = await findRoom(locks, key)
   const room = found ?? { key, holders: [], queue: [], closedMs: 0 }
   if (given.flag('json')) print(json(roomJson(room)))

@@ -2,7 +2,7 @@ import { isHoldfastError } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { interruption } from '../interruption.ts'
-import { openLocks } from '../open-locks.ts'
+import { openToLook } from '../open-locks.ts'
 import { findRoom } from '../room.ts'
 import { placeOf } from '../store-option.ts'
 import { complain } from '../terminal.ts'
@@ -14,7 +14,7 @@ export async function waitForKey(given: ParsedArguments): Promise<number> {
   const waitMs = given.duration('timeout') ?? Number.POSITIVE_INFINITY
   const interrupted = interruption()
   const place = await placeOf(given)
-  await using locks = await openLocks(place.url)
+  await using locks = await openToLook(place.url)
   // Look without waiting first: a store that is away is then an error within seconds, even with an endless wait.
   if ((await findRoom(locks, key)) === undefined) return EXIT.ok
   const line = new WaitingLine(locks, key)
