@@ -68,9 +68,11 @@ test('an acquire whose answer was lost, and that is neither repeated nor release
   await using proxy = await startProxy({ targetPort: server.port })
   const store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`] })
   const other = etcdStore({ endpoints: [server.url] })
-  using _ = await busy(store, { ttlMs: 2000 })
+  using _ = await busy(store, { ttlMs: 5000 })
+  // Opens its session now, because that may take a second on a busy machine, and the ticket below ends meanwhile.
+  using __ = await busy(other, { ttlMs: 5000 })
   const lost = proxy.loseNextReply('unheard')
-  const mine = ticket({ key: 'unheard', ttlMs: 2000, patienceMs: 1500 })
+  const mine = ticket({ key: 'unheard', ttlMs: 5000, patienceMs: 1500 })
   await expect(store.acquire(mine)).rejects.toMatchObject({ code: 'store-unavailable' })
   await lost
   expect(await other.acquire(ticket({ key: 'unheard', patienceMs: 0 }))).toMatchObject({ tag: 'busy' })

@@ -161,7 +161,8 @@ test('without permission to write, each way it can be missing is one clear sente
       message: `The folder "${folder}/new" of the lock file cannot be made. Make it, or give this user write permission.`,
     },
   ])
-  expect(readdirSync(folder, { recursive: true })).toEqual(before)
+  // Fewer is possible: this process' own -wal and -shm files go when its closed connections are collected as garbage.
+  expect(before).toEqual(expect.arrayContaining(readdirSync(folder, { recursive: true })))
   for (const made of [readOnlyFolder ?? '', existing ?? '', folder]) chmodSync(made, 0o755)
 })
 
