@@ -14,6 +14,17 @@ export function unreachedBecause(error: unknown): string | undefined {
   return undefined
 }
 
+/** Whether the error says that nobody is there to be asked. A connection that was closed says less: a server may be behind it. */
+export function isNobodyThere(error: unknown): boolean {
+  for (const one of withCauses(error)) {
+    const code = fieldOf(one, 'code')
+    if (typeof code === 'string' && NOBODY.has(code)) return true
+  }
+  return false
+}
+
+const NOBODY: ReadonlySet<string> = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EHOSTUNREACH', 'ENETUNREACH'])
+
 const WITHOUT_TLS = 'The server does not speak TLS at that port'
 const UNTRUSTED =
   'The certificate of the server was not signed by an authority that this process trusts; see NODE_EXTRA_CA_CERTS'

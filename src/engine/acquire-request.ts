@@ -6,7 +6,10 @@ export interface AcquireRequest {
   readonly ticket: Ticket
   /** How long to wait in all. 0: never wait, and `null` is the answer if the key is busy. */
   readonly waitMs: number
-  /** How long the store may give no answer. Default: 5 s for a caller that does not wait, else as long as the caller waits. */
+  /**
+   * How long the store may give no answer. Default: as long as the caller waits. For a caller that does not wait: 5 s, and not at all if
+   * no server is there.
+   */
   readonly storeTimeoutMs?: number | undefined
   /** How many may wait for the key, this request included. Default: no limit. */
   readonly maxWaiting?: number | undefined

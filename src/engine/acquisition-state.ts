@@ -1,6 +1,8 @@
 import type { Instant } from '../base/clock.ts'
+import { isNobodyThere } from '../base/unreached.ts'
 import type { Granted } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
+import type { AcquireRequest } from './acquire-request.ts'
 import type { EngineContext } from './engine-context.ts'
 import type { ClockSample } from './granted-at.ts'
 import type { HeldLease } from './held-lease.ts'
@@ -79,13 +81,24 @@ export function newWaiting(ahead: number | undefined, sample: ClockSample | unde
 export function nextAttemptAt(
   error: unknown,
   context: Pick<EngineContext, 'clock' | 'backoffMs'>,
-  { attempts, until }: { readonly attempts: number; readonly until: number },
+  { attempts, startedAt, request: { waitMs, storeTimeoutMs } }: FailedAttempt,
 ): number | undefined {
   if (isHoldfastError(error, 'store-refused')) return undefined
+  const isUnavailable = isHoldfastError(error, 'store-unavailable')
+  // Whoever waits for nothing wants to hear this now, rather than after the time that a silent store may take.
+  if (isUnavailable && waitMs === 0 && storeTimeoutMs === undefined && isNobodyThere(error)) return undefined
   const at = context.clock.monotonicMs()
-  const vainMs = isHoldfastError(error, 'store-unavailable') ? error.retryAfterMs : undefined
+  const vainMs = isUnavailable ? error.retryAfterMs : undefined
   if (vainMs === undefined) return at + context.backoffMs(attempts)
+  const until = startedAt + (waitMs || (storeTimeoutMs ?? 0))
   return at + vainMs >= until ? undefined : at + Math.min(vainMs, LONGEST_VAIN_MS)
+}
+
+interface FailedAttempt {
+  readonly attempts: number
+  /** When the call began, on the monotonic clock. */
+  readonly startedAt: number
+  readonly request: AcquireRequest
 }
 
 /** A server may come back that can grant the key sooner. */

@@ -280,9 +280,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     const state = this.#state
     if (state.tag !== 'asking') return
     state.lastError = error
-    const { waitMs, storeTimeoutMs = 0 } = this.#request
-    const until = this.#startedAt + (waitMs || storeTimeoutMs)
-    const again = nextAttemptAt(error, this.#context, { attempts: state.attempts, until })
+    const attempt = { attempts: state.attempts, startedAt: this.#startedAt, request: this.#request }
+    const again = nextAttemptAt(error, this.#context, attempt)
     if (again === undefined) return this.giveUp(error as HoldfastError)
     this.#setDue(again)
   }

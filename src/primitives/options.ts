@@ -24,9 +24,10 @@ export interface HoldOptions {
   readonly lockDelay?: Duration | undefined
   /**
    * How long to wait for a store that gives no answer. After that the call rejects with a {@link StoreError},
-   * `store-unavailable`, although `wait` may not be over. From 50 ms to 24 days. Default: 5 s for a call that does not wait for
-   * the key, and as long as `wait` for a call that does. If it is set, a call that does not wait for the key waits as long for new
-   * Redlock servers, too, which can grant nothing yet. Otherwise such a call fails at once there.
+   * `store-unavailable`, although `wait` may not be over. From 50 ms to 24 days. Default: as long as `wait` for a call that waits
+   * for the key, and 5 s for a call that does not. If it is set, a call that does not wait for the key waits as long also where no
+   * server is there (nothing listens, the host is unknown, or there is no route), and for new Redlock servers, which can grant
+   * nothing yet. Otherwise such a call fails at once there.
    */
   readonly storeTimeout?: Duration | undefined
   /** Ends the wait: the call rejects with `signal.reason`. A lease that is held already is not affected. */

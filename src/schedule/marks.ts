@@ -156,7 +156,8 @@ function sightingOf({ owner, heldMs }: InspectedHolder): Sighting {
 }
 
 /** Whatever the defaults of the locks are. */
-const MARK = { renew: false, minHold: 0, lockDelay: 0 } as const
+const MARKING_MS = 5000
+/** A tick outlives a restart of the store, so this asks again also while no server is there. */
+const MARK = { renew: false, minHold: 0, lockDelay: 0, storeTimeout: MARKING_MS } as const
 /** A process that looks holds the mark for one round trip. If it dies just then, the mark is taken for this ttl. */
 const LOOK_MS = 2000
-const MARKING_MS = 5000

@@ -25,7 +25,7 @@ export interface NodeCronRunCoordinator {
  * console.log(await coordinator.shouldRun('nightly-backup:2026-11-21T03:00:00.000Z', 30_000))
  * ```
  *
- * When the store cannot be asked, `shouldRun` rejects with a {@link StoreError}, and node-cron skips the fire.
+ * When the store cannot be asked for 5 s, `shouldRun` rejects with a {@link StoreError}, and node-cron skips the fire.
  */
 export function nodeCronCoordinator(locks: Locks): NodeCronRunCoordinator {
   if (typeof locks?.tryAcquire !== 'function') {
@@ -34,7 +34,7 @@ export function nodeCronCoordinator(locks: Locks): NodeCronRunCoordinator {
   return {
     async shouldRun(key, ttlMs) {
       const ttl = Math.min(Math.max(ttlMs || 0, REMEMBER_MS), LONGEST_MS)
-      const mark = await locks.tryAcquire(`node-cron:${key}`, { ttl, renew: false, minHold: 0, lockDelay: 0 })
+      const mark = await locks.tryAcquire(`node-cron:${key}`, { ...MARK, ttl })
       mark?.detach()
       return mark !== null
     },
@@ -42,3 +42,5 @@ export function nodeCronCoordinator(locks: Locks): NodeCronRunCoordinator {
 }
 
 const REMEMBER_MS = 600_000
+/** A fire outlives a restart of the store, so this asks again also while no server is there. */
+const MARK = { renew: false, minHold: 0, lockDelay: 0, storeTimeout: '5s' } as const

@@ -16,7 +16,9 @@ export class KeyLock implements WorkerLock {
   }
 
   tryAcquire(signal: AbortSignal): Promise<WorkerLease | null> {
-    return this.#ask(signal, () => this.#locks.tryAcquire(this.#key, { ...this.#options, signal }))
+    // A worker outlives a restart of the store, so this asks again also while no server is there.
+    const options = { ...this.#options, signal, storeTimeout: ANSWER_MS }
+    return this.#ask(signal, () => this.#locks.tryAcquire(this.#key, options))
   }
 
   acquire(signal: AbortSignal): Promise<WorkerLease> {
@@ -56,3 +58,6 @@ export class KeyLock implements WorkerLock {
     return answer
   }
 }
+
+/** How long a store may take to say whether the key is free. After that the worker tells of trouble, and asks again. */
+const ANSWER_MS = 5000

@@ -17,9 +17,10 @@ test.concurrent.each(Object.entries(places))(
     const [holder, other] = await Promise.all([connect(place.url, { label: 'billing' }), connect(place.url)])
     try {
       const lease = await holder.acquire('k')
-      // On a busy machine the look may be answered too late, and then the error names nobody.
+      // On a busy machine the store, or only the look, may be answered too late. Then the error names nobody.
       for (let wait = 500; ; wait *= 2) {
         const error = await errorOf(other.acquire('k', { wait }))
+        if (error['code'] === 'store-unavailable' && wait < 30_000) continue
         expect(error).toMatchObject({ code: 'acquire-timeout', key: 'k', ahead: 0 })
         if (error['holder'] === undefined && wait < 30_000) continue
         expect(error).toMatchObject({
