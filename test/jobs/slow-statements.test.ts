@@ -25,6 +25,16 @@ async function slow(
   return { end: () => client.query('select pg_advisory_unlock(42)') }
 }
 
+/** Waits until a claim is in the middle of its statement. Before that, another claim could overtake it. */
+async function claimIsSlow(scene: JobsScene): Promise<void> {
+  await until('a claim is slow', async () => {
+    const rows = await scene.sql(
+      `select 1 from pg_stat_activity where wait_event = 'PgSleep' and query like '%$schema%.jobs_claim%'`,
+    )
+    return rows.length > 0
+  })
+}
+
 /** Waits until so many connections have asked for claims. */
 async function claiming(scene: JobsScene, many: number): Promise<void> {
   await until('claims are asked for', async () => {
@@ -46,7 +56,7 @@ test('a claim whose answer is lost while its statement still runs gives its jobs
     { a: ({ id, attempt }) => ran.push([id, attempt]) },
     { ttl: '1h', onError: () => {} },
   )
-  await claiming(scene, 1)
+  await claimIsSlow(scene)
   proxy.cut()
   // The statement of the first one goes on.
   await claiming(scene, 2)
@@ -70,7 +80,7 @@ test.each(['is given its jobs later', 'gives its jobs back when it stops'])(
       { slow: ({ id, attempt }) => ran.push([id, attempt]), other: () => {} },
       { ttl: '1h', onError: () => {} },
     )
-    await claiming(scene, 1)
+    await claimIsSlow(scene)
     proxy.cut()
     for (let n = 0; n < 10; n += 1) {
       const id = (await direct.enqueue('other')) ?? ''

@@ -14,11 +14,11 @@ export class RoomSweep {
   nowAndThen(): void {
     const now = performance.now()
     if (now < this.#sweepAt) return
-    // Jittered, so that processes do not sweep together. Set to 0 below when there was more than one call could clear.
+    // Jittered, so that processes do not sweep together. Sooner when a call could not clear everything.
     this.#sweepAt = now + SWEEP_EVERY_MS * (0.5 + Math.random())
     this.#connections.query(this.#statement, [String(SWEPT_TOGETHER)]).then(
       ([row]) => {
-        if (Number(row?.['answer']) === SWEPT_TOGETHER) this.#sweepAt = 0
+        if (Number(row?.['answer']) === 1) this.#sweepAt = performance.now() + SWEEP_AGAIN_MS
       },
       () => {
         // Nothing depends on it. Another process sweeps, or this one later.
@@ -28,4 +28,5 @@ export class RoomSweep {
 }
 
 const SWEEP_EVERY_MS = 600_000
+const SWEEP_AGAIN_MS = 100
 const SWEPT_TOGETHER = 500

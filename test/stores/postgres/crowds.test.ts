@@ -73,10 +73,18 @@ test('the sweep drops waiters that are gone behind one that goes on waiting, and
       select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, 0, case place when 1 then 1e15 else 1 end, case place when 1 then 1e15 else 1 end, '', false, '{}'
       from generate_series(1, 650) as n, generate_series(1, 2) as place`)
   const store = newStore()
-  await until('it is swept', async () => {
+  const toSweep = async () => {
     fenceOf(await store.acquire(ticket({ key: crypto.randomUUID(), ttlMs: 100 })))
-    return (await count('waiters', 'remembered_until = 1')) + (await count('holders', 'expires_at = 1')) === 0
-  })
+    return (await count('waiters', 'remembered_until = 1')) + (await count('holders', 'expires_at = 1'))
+  }
+  // Another call is at one of the rooms, and the sweep comes back for it.
+  const other = new pg.Client(server.url)
+  await other.connect()
+  await other.query(`select pg_advisory_lock(1212236372, hashtext('room 1') & 1023)`)
+  await until('most of it is swept', async () => (await toSweep()) < 50)
+  expect(await count('waiters', `remembered_until = 1 and key = 'room 1'`)).toBe(1)
+  await other.end()
+  await until('it is swept', async () => (await toSweep()) === 0)
   expect(await count('waiters', `key like 'room %'`)).toBe(650)
 })
 

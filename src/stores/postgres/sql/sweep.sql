@@ -1,12 +1,13 @@
 -- Clears rooms whose processes are gone, when no other process has asked for the key since. Only the size of the tables depends on
 -- it. One process sweeps at a time, and never one that would have to wait.
 --
--- Result  how many rooms were cleared; when it is p_count there may be more
+-- Result  1 if there may be more (it found p_count rooms, or another call was at one of them), else 0
 create function "{schema}".lock_sweep(p_count integer) returns integer language plpgsql set search_path = pg_catalog as $body$
 declare
   v_now double precision := "{schema}".lock_clock() / 1000 - 60000;
   v_key text;
-  v_cleared integer := 0;
+  v_found integer := 0;
+  v_skipped boolean := false;
 begin
   -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
@@ -26,8 +27,10 @@ begin
       perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
       -- Also behind a waiter that goes on. Otherwise the next sweep would find the same rooms again, and no others.
       delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
-      v_cleared := v_cleared + 1;
+    else
+      v_skipped := true;
     end if;
+    v_found := v_found + 1;
   end loop;
-  return v_cleared;
+  return case when v_skipped or v_found = p_count then 1 else 0 end;
 end $body$;
