@@ -81,7 +81,7 @@ export function newWaiting(ahead: number | undefined, sample: ClockSample | unde
 export function nextAttemptAt(
   error: unknown,
   context: Pick<EngineContext, 'clock' | 'backoffMs'>,
-  { attempts, startedAt, request: { waitMs, storeTimeoutMs } }: FailedAttempt,
+  { attempts, startedAt, request: { waitMs, storeTimeoutMs } }: UnansweredAcquire,
 ): number | undefined {
   if (isHoldfastError(error, 'store-refused')) return undefined
   const isUnavailable = isHoldfastError(error, 'store-unavailable')
@@ -94,7 +94,8 @@ export function nextAttemptAt(
   return at + vainMs >= until ? undefined : at + Math.min(vainMs, LONGEST_VAIN_MS)
 }
 
-interface FailedAttempt {
+/** An acquire whose last attempt the store did not answer. */
+interface UnansweredAcquire {
   readonly attempts: number
   /** When the call began, on the monotonic clock. */
   readonly startedAt: number

@@ -127,6 +127,20 @@ export class Election {
   }
 
   /**
+   * Whether the work of each campaign of this object settles when its term is over. `false`: another process may lead, and the work has
+   * gone on for longer than `tolerance` since then (default: 30 s). Such work hangs, and a restart of the process is what helps: this is
+   * a liveness check, as the health check of client-go's leader election is one. It makes no request. A process that leads, waits, or
+   * has no campaign is healthy, and so is one whose store does not answer.
+   *
+   * @throws {InvalidArgumentError} when `tolerance` is no duration from 0 to 24 days.
+   */
+  isHealthy(options: { readonly tolerance?: Duration | undefined } = {}): boolean {
+    checkOptions(options, ['tolerance'])
+    const toleranceMs = parseDuration('tolerance', options.tolerance ?? '30s', HOLD_RANGE)
+    return Array.from(this.#leading).every(({ overrunMs }) => overrunMs <= toleranceMs)
+  }
+
+  /**
    * Ends the current terms of this object's campaigns. Their signals abort, and their work settles. Then the key goes to the
    * next candidate, and they campaign again. Resolves when each of these terms is over: its key was released, or its lease
    * was lost. A call from inside the work does not wait for that work's own term.

@@ -62,6 +62,9 @@ export class LeaderTerm implements Leadership {
   /** Resolves when the key was released or the lease is over. */
   readonly over: Promise<void>
   #tellOver: () => void = () => {}
+  #hasSettled = false
+  /** On the monotonic clock. */
+  #lostAt = Number.POSITIVE_INFINITY
 
   /** `stopMs`: the grace, how long the work may take to settle after the leader was asked to step down. */
   constructor(context: LocksContext, lease: HeldLease, settings: HoldSettings, stopMs: number) {
@@ -99,6 +102,11 @@ export class LeaderTerm implements Leadership {
     return !this.#lost.signal.aborted && (this.#lease.state === 'held' || this.#lease.state === 'jeopardy')
   }
 
+  /** For how long the work has gone on since another process may lead, in milliseconds. 0: it has not, or the work has settled. */
+  get overrunMs(): number {
+    return this.#hasSettled ? 0 : Math.max(0, this.#context.engine.clock.monotonicMs() - this.#lostAt)
+  }
+
   /** Whether the calling async context runs inside the work of this term. */
   get isRunningHere(): boolean {
     return heldHere(this.#context.engine, this.key) === this.#lease
@@ -131,6 +139,7 @@ export class LeaderTerm implements Leadership {
     } catch (error) {
       return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
     } finally {
+      this.#hasSettled = true
       signal.removeEventListener('abort', onLost)
       this.#gone.abort()
       await this.#lease.release()
@@ -164,6 +173,8 @@ export class LeaderTerm implements Leadership {
   }
 
   #lose(why: unknown): void {
+    // It may be called twice: the grace ends, and then the lease.
+    this.#lostAt = Math.min(this.#lostAt, this.#context.engine.clock.monotonicMs())
     this.#gone.abort()
     this.#lost.abort(why)
     this.#ending.abort(why)
