@@ -190,7 +190,8 @@ export class ClaimLoop {
           this.#left = 'something'
           this.#recoverAt = claim.earlierRuns ? performance.now() + EARLIER_RUNS_MS : Number.POSITIVE_INFINITY
         } else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
-        else if (claim.isLimited) this.#left = 'limited'
+        // A message that came meanwhile may say that the limit is wider than the claim has read.
+        else if (claim.isLimited && this.#left === 'nothing') this.#left = 'limited'
         this.#claimEnded('idle')
         this.#take(claim, askedAt)
       },

@@ -146,3 +146,12 @@ test('after its stop it claims nothing, and waits for the claim that was on its 
   await new Promise(setImmediate)
   expect(requests).toHaveLength(1)
 })
+
+test('a message during a claim that a limit keeps from jobs is not forgotten', async () => {
+  const { loop, requests } = openLoop((_, position) =>
+    position === 1 ? { ...NOTHING, isLimited: true } : NOTHING,
+  )
+  // The name was resumed after the claim had read that it is paused.
+  loop.wake()
+  await until('it has claimed again', () => requests.length === 2)
+})

@@ -77,6 +77,42 @@ test('a place is free again when its job ends, fails or loses its worker, withou
   await worker.stop()
 })
 
+test('a place that comes free while a claim is under way is found, without a poll', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.setLimit('a', { concurrency: 1 })
+  await jobs.setLimit('b', { concurrency: 5 })
+  await jobs.enqueueAll([...names('a', 2), { name: 'b' }])
+  const [running] = await jobs.claim('a', { ttl: '1h' })
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select from ${scene.schema}.job_limits where name = 'b' for update`)
+  const begun: string[] = []
+  const worker = jobs.work(
+    {
+      a: () => begun.push('a'),
+      // If it ended, its settlement would claim.
+      b: ({ signal }) => {
+        begun.push('b')
+        return new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)))
+      },
+    },
+    { ...NEVER, ttl: '1h' },
+  )
+  await until('the claim has read the limit of a, and waits for that of b', async () => {
+    const [row] = await scene.sql(
+      `select count(*) from pg_locks where not granted and locktype = 'transactionid'`,
+    )
+    return Number(row?.['count']) === 1
+  })
+  await running?.complete()
+  await other.query('rollback')
+  await until('the other a has run', () => begun.length === 2, { withinMs: 10_000 })
+  expect(begun).toEqual(['b', 'a'])
+  await worker.stop({ grace: 0 })
+})
+
 test('another worker gets the place of a worker that stops', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

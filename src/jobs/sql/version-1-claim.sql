@@ -133,7 +133,7 @@ begin
   end if;
 
   if exists (select from job_limits where name = any (handled)) then
-    select a.allowed into allowed from jobs_allowed(handled) a;
+    allowed := jobs_allowed(handled);
   end if;
 
   if further > 0 then
@@ -228,8 +228,7 @@ begin
       again_ms := least(again_ms, 200);
     end if;
     if 0 = any (allowed) then
-      -- Once more, because this claim has taken what there was.
-      again_ms := least(again_ms, (select ceil(a.waits_ms) from jobs_allowed(handled) a));
+      again_ms := least(again_ms, ceil(jobs_allowed_in(handled, allowed)));
     end if;
   end if;
   return concat(

@@ -19,19 +19,52 @@ create table "{schema}".job_limits (
 );
 comment on table "{schema}".job_limits is 'holdfast: the names of jobs that are paused or limited.';
 
--- How many jobs of each of the names may be claimed now; null: any number. waits_ms: after how long more may be; null: nobody knows.
--- Locks the limits until the claim commits, so that claims at the same time do not count the same places. Only those of names that have
--- a job to claim. Whoever has this lock waits for no other, so it cannot be part of a deadlock.
-create function "{schema}".jobs_allowed(names text[], out allowed integer[], out waits_ms double precision) language plpgsql
+-- How many jobs of a name its limit allows now; null: any number. waits_ms: after how long it may allow more; null: nobody knows.
+create function "{schema}".jobs_room(known "{schema}".job_limits, out free integer, out waits_ms double precision) language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
-  due record;
-  known job_limits;
   -- When each point of the window comes back, in order.
   points_at timestamptz[];
-  free integer;
 begin
-  allowed := array_fill(null::integer, array[cardinality(names)]);
+  if known.paused then
+    free := 0;
+    return;
+  end if;
+  if known.concurrency is not null then
+    free := known.concurrency - (
+      select count(*) from jobs where id = any (known.running) and coalesce(state = 'running', false)
+    )::integer;
+    if free <= 0 then
+      -- The worker that ends a job of this name claims in the same statement. This is for one that has no place.
+      waits_ms := 500;
+    end if;
+  end if;
+  if known.points is not null then
+    points_at := array(
+      select at + known.window_ms * interval '1 ms' from unnest(known.claimed_at) as at
+      where at > clock_timestamp() - known.window_ms * interval '1 ms' order by at
+    );
+    free := least(free, known.points - cardinality(points_at));
+    if free <= 0 and cardinality(points_at) > 0 then
+      waits_ms := least(
+        waits_ms, 1 + extract(epoch from points_at[greatest(1, cardinality(points_at) - known.points + 1)] - clock_timestamp()) * 1000
+      );
+    end if;
+  end if;
+  free := greatest(free, 0);
+end
+$function$;
+
+-- How many jobs of each of the names may be claimed now; null: any number.
+-- Locks the limits until the claim commits, so that claims at the same time do not count the same places. Only those of names that have
+-- a job to claim. Whoever has this lock waits for no other, so it cannot be part of a deadlock.
+create function "{schema}".jobs_allowed(names text[]) returns integer[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  allowed integer[] := array_fill(null::integer, array[cardinality(names)]);
+  due record;
+  known job_limits;
+begin
   for due in
     select l.name, l.paused from job_limits l
     where l.name = any (names) and exists (select from jobs j where j.state = 'ready' and j.name = l.name)
@@ -44,31 +77,19 @@ begin
     -- A statement of its own, and those after it: they see what the last owner of the lock has committed.
     select * into known from job_limits l where l.name = due.name for update;
     continue when not found;
-    free := null;
-    if known.concurrency is not null then
-      free := least(free, known.concurrency - (
-        select count(*) from jobs where id = any (known.running) and coalesce(state = 'running', false)
-      )::integer);
-      if free <= 0 then
-        -- The worker that ends a job of this name claims in the same statement. This is for one that has no place.
-        waits_ms := least(waits_ms, 500);
-      end if;
-    end if;
-    if known.points is not null then
-      points_at := array(
-        select at + known.window_ms * interval '1 ms' from unnest(known.claimed_at) as at
-        where at > clock_timestamp() - known.window_ms * interval '1 ms' order by at
-      );
-      free := least(free, known.points - cardinality(points_at));
-      if free <= 0 and cardinality(points_at) > 0 then
-        waits_ms := least(
-          waits_ms, 1 + extract(epoch from points_at[greatest(1, cardinality(points_at) - known.points + 1)] - clock_timestamp()) * 1000
-        );
-      end if;
-    end if;
-    allowed[array_position(names, due.name)] := greatest(free, 0);
+    allowed[array_position(names, due.name)] := (select r.free from jobs_room(known) r);
   end loop;
+  return allowed;
 end
+$function$;
+
+-- After how long a claim may find more jobs of the names that it was allowed no more of; null: nobody knows. 0: a limit has become wider
+-- since the claim read it. Locks nothing, so it may follow the locks of jobs_allowed.
+create function "{schema}".jobs_allowed_in(names text[], allowed integer[]) returns double precision language sql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+  select min(case when r.free = 0 then r.waits_ms else 0 end)
+  from unnest(names, allowed) as n (name, allowed) join job_limits l on l.name = n.name cross join lateral jobs_room(l) r
+  where n.allowed = 0 and exists (select from jobs j where j.state = 'ready' and j.name = n.name)
 $function$;
 
 -- Counts the jobs that a claim has taken, of those that it found. Answers what is then left of allowed.
