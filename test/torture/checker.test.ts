@@ -138,6 +138,21 @@ describe('waiters', () => {
     expect(checked('arrival', { workers: { 1: holder, 2: early, 3: late } }).broken).toBe(1)
   })
 
+  test('a waiter counts once, however many went before it, and its process is named with its place', () => {
+    const more = [1, 2, 3].map((nth) =>
+      hold({ id: `m${nth}`, asked: 50 + nth, held: [110 + nth], fence: 10 + nth, released: 110 + nth }),
+    )
+    const workers = { 1: holder, 2: early, 3: late, 4: more.flat() }
+    expect(checked('arrival', { workers })).toEqual({ broken: 1, excused: 0 })
+    const terms = { ttlMs: 2000, settleMs: 10_000, forgets: false, keepsOrder: true }
+    const { checks } = judgeRun(
+      { history: written({ workers }), terms },
+      { stuckProcesses: 0, leftovers: [] },
+    )
+    const text = checks.find(({ name }) => name === 'arrival')?.evidence[0]?.text
+    expect(text).toMatch(/^process 2 \(place 2\) waited from .+; process 3 \(place 3\) asked at/)
+  })
+
   test('a waiter whose process was stopped may be passed, and redlock promises no order', () => {
     const nemesis = [
       { tag: 'fault', at: 60, nth: 1, kind: 'pause', slot: 1, how: 'SIGSTOP' },
@@ -156,6 +171,25 @@ describe('waiters', () => {
       }),
     ).flat()
     expect(checked('wakes', { workers: { 1: slow } }).broken).toBe(11)
+  })
+
+  test('the last of many readers to release hands the key over, whichever of them came first', () => {
+    const readers = Array.from({ length: 40 }, (_, index) =>
+      hold({
+        ...{ id: `r${index}`, asked: index, held: [100 + index, 4000], fence: index + 1, limit: null },
+        // The reader that was let in first leaves last.
+        released: 5000 - index,
+      }),
+    ).flat()
+    const writer = (granted: number) =>
+      hold({ id: 'w', asked: 3000, queued: 3001, held: [granted], fence: 100, released: granted + 10 })
+    const judged = (granted: number) => {
+      const history = written({ workers: { 1: readers, 2: writer(granted) } })
+      const terms = { ttlMs: 2000, settleMs: 10_000, forgets: false, keepsOrder: true }
+      return judgeRun({ history, terms }, { stuckProcesses: 0, leftovers: [] }).numbers.handOverMs
+    }
+    expect(judged(5001)).toMatchObject({ count: 1, longest: 1 })
+    expect(judged(5800)).toMatchObject({ count: 1, longest: 800 })
   })
 
   test('a waiter is left behind if nobody holds the key for longer than the settling time', () => {

@@ -1,5 +1,5 @@
 import { type Check, type CheckInput, Findings, seconds } from './check.ts'
-import { type RecordedFault, type RecordedTicket, ticketsByKey } from './history.ts'
+import { nameOf, type RecordedFault, type RecordedTicket, ticketsByKey } from './history.ts'
 
 /**
  * No two holders of a key at the same time, unless both tolerate it. A hold reaches from the first to the last moment at which
@@ -34,7 +34,7 @@ function evidenceOf(together: readonly RecordedTicket[]) {
   const until = Math.min(...together.map(({ lastHeldAt = from }) => lastHeldAt))
   const holders = together.map(
     ({ worker, fence, firstHeldAt = 0, lastHeldAt = 0 }) =>
-      `process ${worker.worker} under fence ${fence} from ${seconds(firstHeldAt)} to ${seconds(lastHeldAt)}`,
+      `${nameOf(worker)} under fence ${fence} from ${seconds(firstHeldAt)} to ${seconds(lastHeldAt)}`,
   )
   return { key: newest.key, from, until, text: `held at the same time: ${holders.join('; ')}` }
 }

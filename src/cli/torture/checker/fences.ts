@@ -1,5 +1,5 @@
 import { type Check, type CheckInput, Findings } from './check.ts'
-import { excludes, type RecordedTicket, ticketsByKey } from './history.ts'
+import { excludes, nameOf, type RecordedTicket, ticketsByKey } from './history.ts'
 
 /**
  * Fences rise on a key: a ticket that was asked for after another one had its lease has a higher fence. So has a holder that
@@ -76,6 +76,6 @@ function tell(
     key: other.key,
     from: Math.min(one.grantedAt ?? 0, other.grantedAt ?? 0),
     until: Math.max(one.grantedAt ?? 0, other.grantedAt ?? 0),
-    text: `${text}: process ${one.worker.worker}, then process ${other.worker.worker}`,
+    text: `${text}: ${nameOf(one.worker)}, then ${nameOf(other.worker)}`,
   })
 }

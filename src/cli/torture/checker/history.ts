@@ -62,7 +62,7 @@ export interface Gap {
 }
 
 export interface LastRound {
-  readonly worker: number
+  readonly worker: RecordedWorker
   readonly key: string
   readonly at: number
   readonly error: string | null
@@ -186,7 +186,7 @@ function readWorker(
         worker.gaps.push({ from: record.from, until: record.at })
         break
       case 'took-last':
-        lastRounds.push({ worker: worker.worker, key: record.key, at: record.at, error: record.error })
+        lastRounds.push({ worker, key: record.key, at: record.at, error: record.error })
         break
       case 'wrote':
         if (record.held) confirmed.add(`${record.id} ${record.nth}`)
@@ -249,6 +249,11 @@ function note(ticket: RecordedTicket, record: TicketStep): void {
     default:
       record satisfies never
   }
+}
+
+/** `process 5 (place 1)`: the faults name the place, and a killed process is replaced by a process of another number. */
+export function nameOf({ worker, slot }: RecordedWorker): string {
+  return `process ${worker} (place ${slot + 1})`
 }
 
 /** When the history of the ticket ends: its process gave it up, lost it, or is gone. */

@@ -1,6 +1,6 @@
 import { type Check, type CheckInput, Findings, seconds } from './check.ts'
 import { Disturbances } from './disturbances.ts'
-import type { RecordedTicket } from './history.ts'
+import { nameOf, type RecordedTicket } from './history.ts'
 import { type Durations, durationsOf } from './measures.ts'
 
 export interface LossChecks {
@@ -53,7 +53,7 @@ export function checkLosses({ history, terms }: CheckInput): LossChecks {
           key: ticket.key,
           from: ticket.grantedAt ?? ticket.askedAt,
           until: lost.at,
-          text: `process ${worker.worker} lost its lease at ${seconds(lost.at)}: ${lost.reason}`,
+          text: `${nameOf(worker)} lost its lease at ${seconds(lost.at)}: ${lost.reason}`,
         },
         { excused },
       )
@@ -73,5 +73,5 @@ const LATE_MS = 500
 
 function lateEvidence({ key, worker, deadlineAt, refusedAt, lost }: RecordedTicket, text: string) {
   const from = deadlineAt ?? refusedAt ?? 0
-  return { key, from, until: lost?.at ?? from + LATE_MS, text: `process ${worker.worker} ${text}` }
+  return { key, from, until: lost?.at ?? from + LATE_MS, text: `${nameOf(worker)} ${text}` }
 }

@@ -1,6 +1,6 @@
 import type { FaultKind } from '../record.ts'
 import { type Check, type CheckInput, Findings } from './check.ts'
-import { endOf, excludes, type RecordedFault, type RecordedTicket } from './history.ts'
+import { endOf, excludes, nameOf, type RecordedFault, type RecordedTicket } from './history.ts'
 import { type Durations, durationsOf } from './measures.ts'
 
 export interface RunEnding {
@@ -19,7 +19,7 @@ export function checkRecovery({ history }: CheckInput, { stuckProcesses }: RunEn
       key,
       from: history.endAt,
       until: at,
-      text: `process ${worker} did not get the key after the faults: ${error}`,
+      text: `${nameOf(worker)} did not get the key after the faults: ${error}`,
     })
   }
   for (let count = 0; count < stuckProcesses; count += 1) {

@@ -1,6 +1,6 @@
 import type { RegisterLine } from '../record.ts'
 import { type Check, type CheckInput, Findings } from './check.ts'
-import type { RecordedTicket, RunHistory } from './history.ts'
+import { nameOf, type RecordedTicket, type RunHistory } from './history.ts'
 
 /** What the registers show. */
 export interface RegisterChecks {
@@ -52,7 +52,7 @@ interface PlainInput {
 }
 
 function checkPlain(key: string, { written, history, owners, findings }: PlainInput): void {
-  const places = new Map(written.map((line, index) => [nameOf(line), index]))
+  const places = new Map(written.map((line, index) => [writeOf(line), index]))
   for (const [index, line] of written.entries()) {
     const seen = line.saw === '' ? -1 : (places.get(line.saw) ?? -1)
     if (seen === index - 1) continue
@@ -82,7 +82,7 @@ function checkFenced(key: string, { lines, owners, findings }: FencedInput): num
       refused += 1
       continue
     }
-    if (line.sawFenced !== (last === undefined ? '' : nameOf(last)))
+    if (line.sawFenced !== (last === undefined ? '' : writeOf(last)))
       findings.add(evidenceOf(key, line, last === undefined ? [] : [last], owners))
     last = line
   }
@@ -100,7 +100,7 @@ function evidenceOf(key: string, line: RegisterLine, lost: readonly RegisterLine
   }
 }
 
-function nameOf({ id, nth }: RegisterLine): string {
+function writeOf({ id, nth }: RegisterLine): string {
   return `${id} ${nth}`
 }
 
@@ -109,5 +109,7 @@ function timeOf({ id }: RegisterLine, owners: Owners): number {
 }
 
 function writerOf({ id, nth, fence }: RegisterLine, owners: Owners): string {
-  return `write ${nth} of process ${owners.get(id)?.worker.worker ?? '?'} under fence ${fence}`
+  const owner = owners.get(id)
+  const writer = owner === undefined ? 'an unknown process' : nameOf(owner.worker)
+  return `write ${nth} of ${writer} under fence ${fence}`
 }

@@ -1,6 +1,6 @@
-import { type Check, type CheckInput, Findings, seconds } from './check.ts'
+import { type Check, type CheckInput, type Evidence, Findings, seconds } from './check.ts'
 import { Disturbances } from './disturbances.ts'
-import { endOf, excludes, type RecordedTicket, ticketsByKey } from './history.ts'
+import { endOf, excludes, nameOf, type RecordedTicket, ticketsByKey } from './history.ts'
 import { type Durations, durationsOf } from './measures.ts'
 
 export interface WaiterChecks {
@@ -17,7 +17,7 @@ export function checkWaiters(input: CheckInput): WaiterChecks {
   const state: Walk = {
     ...input,
     disturbances: new Disturbances(history, terms.ttlMs),
-    arrival: new Findings(),
+    overtaken: new Map(),
     waiting: new Findings(),
     slow: new Findings(),
     handOvers: [],
@@ -28,7 +28,9 @@ export function checkWaiters(input: CheckInput): WaiterChecks {
     queued += tickets.filter(({ queuedAt }) => queuedAt !== undefined).length
     walk(tickets, state)
   }
-  const { arrival, waiting, slow, handOvers } = state
+  const { overtaken, waiting, slow, handOvers } = state
+  const arrival = new Findings()
+  for (const { evidence, excused } of overtaken.values()) arrival.add(evidence, { excused })
   return {
     arrival: arrival.as('arrival', queued),
     wakes: wakesOf(slow, handOvers.length),
@@ -39,22 +41,25 @@ export function checkWaiters(input: CheckInput): WaiterChecks {
 
 interface Walk extends CheckInput {
   readonly disturbances: Disturbances
-  readonly arrival: Findings
+  /** A waiter counts once, however many go before it. */
+  readonly overtaken: Map<RecordedTicket, Overtaking>
   readonly waiting: Findings
   readonly slow: Findings
   readonly handOvers: number[]
+}
+
+interface Overtaking {
+  readonly evidence: Evidence
+  readonly excused: boolean
 }
 
 /** The tickets of a key at a moment. */
 interface KeyState {
   /** Those that wait or hold, as far as anybody knows. */
   readonly open: readonly RecordedTicket[]
-  /** The last that were granted. */
+  /** Those that were granted, and that may have been in the way of somebody who waits now. */
   readonly recent: readonly RecordedTicket[]
 }
-
-/** More do not hold at the same time. */
-const MOST_HOLDERS = 16
 
 /** Goes through the tickets of a key in the order of their grants. */
 function walk(tickets: readonly RecordedTicket[], state: Walk): void {
@@ -71,10 +76,12 @@ function walk(tickets: readonly RecordedTicket[], state: Walk): void {
     }
     // A killed process leaves its ticket behind, which keeps its place for a while.
     open = open.filter((one) => one !== ticket && presentUntil(one, state) >= at)
+    const waitedFrom = [ticket, ...open].reduce((from, { queuedAt }) => Math.min(from, queuedAt ?? from), at)
+    recent = recent.filter((one) => presentUntil(one, state) >= waitedFrom)
     checkOrder(ticket, open, state)
     checkHandOver(ticket, { open, recent }, state)
     open.push(ticket)
-    recent = [...recent.slice(-MOST_HOLDERS), ticket]
+    recent.push(ticket)
   }
   checkStuck(tickets, state)
 }
@@ -92,9 +99,11 @@ function checkOrder(ticket: RecordedTicket, open: readonly RecordedTicket[], sta
     if (!waited || !excludes(ticket, other) || !isServedLater(other, at, state)) continue
     // A lease that was lost before its holder could see it: the ticket was there, and the process was not.
     if (other.grantedAt !== undefined && other.firstHeldAt === undefined) continue
-    state.arrival.add(orderEvidence(ticket, other), {
-      excused: !state.terms.keepsOrder || wasSilent(other, at, state),
-    })
+    const known = state.overtaken.get(other)
+    if (known !== undefined && !known.excused) continue
+    const excused = !state.terms.keepsOrder || wasSilent(other, at, state)
+    if (known === undefined || !excused)
+      state.overtaken.set(other, { evidence: orderEvidence(ticket, other), excused })
   }
 }
 
@@ -113,12 +122,12 @@ function wasSilent(waiter: RecordedTicket, at: number, { disturbances, terms }: 
   return disturbances.idleMs([waiter.worker], from, at) > Math.min(terms.ttlMs, 3000) / 4
 }
 
-function orderEvidence(ticket: RecordedTicket, other: RecordedTicket) {
+function orderEvidence(ticket: RecordedTicket, other: RecordedTicket): Evidence {
   return {
     key: ticket.key,
     from: ticket.askedAt,
     until: ticket.grantedAt ?? 0,
-    text: `process ${other.worker.worker} waited from ${seconds(other.queuedAt ?? 0)}; process ${ticket.worker.worker} asked at ${seconds(ticket.askedAt)}, and got the key before`,
+    text: `${nameOf(other.worker)} waited from ${seconds(other.queuedAt ?? 0)}; ${nameOf(ticket.worker)} asked at ${seconds(ticket.askedAt)}, and got the key before`,
   }
 }
 
@@ -141,7 +150,7 @@ function checkHandOver(ticket: RecordedTicket, { open, recent }: KeyState, state
     key: ticket.key,
     from,
     until: at,
-    text: `process ${last.worker.worker} released the key at ${seconds(from)}, and process ${ticket.worker.worker}, which waited, got it ${seconds(at - from)} later`,
+    text: `${nameOf(last.worker)} released the key at ${seconds(from)}, and ${nameOf(ticket.worker)}, which waited, got it ${seconds(at - from)} later`,
   })
 }
 
@@ -185,7 +194,7 @@ function checkStuck(tickets: readonly RecordedTicket[], { history, terms, waitin
           endOfWait(one) > from + terms.settleMs,
       )
       for (const { key, worker, askedAt } of left.slice(0, 3)) {
-        const text = `process ${worker.worker} has waited since ${seconds(askedAt)}, and nobody held the key for ${seconds(until - from)}`
+        const text = `${nameOf(worker)} has waited since ${seconds(askedAt)}, and nobody held the key for ${seconds(until - from)}`
         waiting.add({ key, from, until, text })
       }
     }

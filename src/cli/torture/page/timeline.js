@@ -320,7 +320,7 @@ function whatIsAt(event) {
   if (bar === undefined) return undefined
   const { worker, isHold, from, until, end, fence } = bar
   const what = isHold ? `held under fence ${fence}, ${end}` : `waited, ${end}`
-  return `process ${worker}: ${what}\n${clock(from, 1)} – ${clock(until, 1)} (${duration(until - from)})`
+  return `process ${worker} (place ${slot + 1}): ${what}\n${clock(from, 1)} – ${clock(until, 1)} (${duration(until - from)})`
 }
 
 let dragged
