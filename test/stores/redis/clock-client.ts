@@ -13,7 +13,8 @@ export function clockClient(
   return {
     status: 'wait',
     options: {},
-    duplicate: (override) => withClock(new Redis(url, { ...override })),
+    duplicate: (override) =>
+      withClock(new Redis(url, { ...override }), () => "redis.call('MGET', 'clock:s', 'clock:us')"),
     async setTime(ms) {
       await clock.mset('clock:s', Math.floor(ms / 1000), 'clock:us', (ms % 1000) * 1000)
     },
@@ -21,7 +22,22 @@ export function clockClient(
   }
 }
 
-function withClock(redis: Redis): IoredisConnection {
+/**
+ * The same for the servers of a cluster. A script on a cluster may read no key that it was not given, so the time stands
+ * in the script.
+ */
+export function clusterClockClient(now: () => number): IoredisClient & { call: unknown } {
+  // A call, because TIME is asked for in a statement of its own, too.
+  const answer = () => `unpack({{'${Math.floor(now() / 1000)}', '${(now() % 1000) * 1000}'}})`
+  return {
+    status: 'wait',
+    options: {},
+    duplicate: (override) => withClock(new Redis({ ...override }), answer),
+    call: () => undefined,
+  }
+}
+
+function withClock(redis: Redis, answer: () => string): IoredisConnection & ShardSubscriber {
   return {
     status: 'wait',
     call(command, args) {
@@ -29,13 +45,19 @@ function withClock(redis: Redis): IoredisConnection {
       if (command !== 'EVAL') return redis.call(command, args)
       const [text = '', ...rest] = args
       if (!text.includes(ASK)) throw new Error(`Expected a script that says ${ASK}, got ${text}`)
-      return redis.call(command, [text.replaceAll(ASK, ANSWER), ...rest])
+      return redis.call(command, [text.replaceAll(ASK, answer()), ...rest])
     },
     on: (event, listener) => redis.on(event, listener),
     subscribe: (channel) => redis.subscribe(channel),
+    ssubscribe: (channel) => redis.ssubscribe(channel),
+    sunsubscribe: (channel) => redis.sunsubscribe(channel),
     disconnect: () => redis.disconnect(),
   }
 }
 
+interface ShardSubscriber {
+  ssubscribe(channel: string): Promise<unknown>
+  sunsubscribe(channel: string): Promise<unknown>
+}
+
 const ASK = "redis.call('TIME')"
-const ANSWER = "redis.call('MGET', 'clock:s', 'clock:us')"
