@@ -1,5 +1,6 @@
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expected, parseFunction } from '../base/arguments.ts'
+import { runAround } from '../base/around.ts'
 import { lastOwner } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../contract/clock.ts'
@@ -94,45 +95,7 @@ export function observed<T>(
   { fence, ...subject }: Subject & { readonly fence: bigint },
   work: () => T,
 ): T {
-  let inside = work
-  const around = (wrap: (run: () => void) => void) => {
-    inside = wrapped(inside, wrap)
-  }
-  working.tell(subject, { fence, around })
-  return inside()
-}
-
-/** Runs the work inside of `wrap`, and exactly once, whatever `wrap` does. */
-function wrapped<T>(work: () => T, wrap: (run: () => void) => void): () => T {
-  return () => {
-    let hasBegun = false
-    let repeatEnd: () => T = notEnded
-    const run = () => {
-      // `wrap` may call `run` twice, and so may the work itself before it has ended.
-      if (hasBegun) return
-      hasBegun = true
-      repeatEnd = outcomeOf(work)
-    }
-    attempt(() => wrap(run))
-    run()
-    return repeatEnd()
-  }
-}
-
-function notEnded(): never {
-  throw new Error('A callback was run and has no end.')
-}
-
-/** Repeats how the work ended. */
-function outcomeOf<T>(work: () => T): () => T {
-  try {
-    const value = work()
-    return () => value
-  } catch (error) {
-    return () => {
-      throw error
-    }
-  }
+  return runAround(work, attempt, (around) => working.tell(subject, { fence, around }))
 }
 
 /** The fields of a ticket's event besides those of the ticket. */

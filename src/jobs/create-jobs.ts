@@ -12,15 +12,18 @@ import { type DrainParts, drain } from './drain.ts'
 import {
   type ClaimedJob,
   JOB_STATES,
+  type JobBacklog,
   type JobCount,
   type JobDetails,
   type JobsInTime,
   type JobView,
 } from './job.ts'
+import { tellEnqueued, traceOf } from './job-events.ts'
 import { type Chosen, JobTables } from './job-tables.ts'
 import { JobViews } from './job-views.ts'
 import { JobWatches } from './job-watches.ts'
 import type {
+  BacklogOptions,
   ClaimOptions,
   CountOverTimeOptions,
   Drained,
@@ -152,8 +155,13 @@ class PostgresJobs implements Jobs {
     if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
     this.#assertOpen()
     const limits = { maxPayloadBytes: this.#maxPayloadBytes }
-    const entries = (jobs as readonly NewJob[]).map((job, position) => parseNewJob(job, position, limits))
-    return entries.length === 0 ? [] : this.#tables.enqueue(entries, transaction)
+    const parsed = (jobs as readonly NewJob[]).map((job, position) => parseNewJob(job, position, limits))
+    if (parsed.length === 0) return []
+    const trace = traceOf(() => parsed.map(({ name }) => name))
+    const entries = trace === undefined ? parsed : parsed.map((entry) => ({ ...entry, trace }))
+    const ids = await this.#tables.enqueue(entries, transaction)
+    tellEnqueued(entries, ids)
+    return ids
   }
 
   work(handlers: Readonly<Record<string, JobHandler | undefined>>, options: WorkOptions = {}): Worker {
@@ -250,6 +258,12 @@ class PostgresJobs implements Jobs {
 
   count(): Promise<readonly JobCount[]> {
     return this.#views.count()
+  }
+
+  backlog(options: BacklogOptions = {}): Promise<readonly JobBacklog[]> {
+    checkOptions(options, ['most'])
+    const most = parseCount('most', options.most ?? 10_000, { least: 1, most: 1_000_000 })
+    return this.#tables.backlog(most)
   }
 
   async countOverTime(options: CountOverTimeOptions = {}): Promise<readonly JobsInTime[]> {

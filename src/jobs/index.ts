@@ -12,6 +12,7 @@ export {
   type FailOptions,
   type FailOutcome,
   JOB_STATES,
+  type JobBacklog,
   type JobCount,
   type JobDetails,
   type JobFacts,
@@ -21,7 +22,9 @@ export {
   type RunningJob,
   type SettleOptions,
 } from './job.ts'
+export { type JobEvents, jobEvents } from './job-events.ts'
 export type {
+  BacklogOptions,
   ClaimOptions,
   CountOverTimeOptions,
   Drained,

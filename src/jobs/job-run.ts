@@ -26,6 +26,7 @@ export class JobRun {
   /** The handler has ended, but its end cannot be recorded before another transaction ends. */
   isHeldUp = false
   readonly #settling: SettleContext
+  readonly #claimedAt = performance.now()
   #isBegun = false
   #begunAt = 0
   /** How many looks of the lease watch have found it waiting for a place. */
@@ -119,6 +120,11 @@ export class JobRun {
     this.#begunAt = performance.now()
   }
 
+  /** How long it has waited here for a place, as long as it is not begun. */
+  get claimedForMs(): number {
+    return Math.max(0, (this.#isBegun ? this.#begunAt : performance.now()) - this.#claimedAt)
+  }
+
   get isBegun(): boolean {
     return this.#isBegun
   }
@@ -202,6 +208,8 @@ class HandledJob implements RunningJob {
   readonly key: string | null
   readonly group: string | null
   readonly enqueuedAt: Date
+  readonly waitedMs: number
+  readonly trace: string | null
   readonly #run: JobRun
 
   constructor(facts: JobFacts, run: JobRun) {
@@ -215,6 +223,8 @@ class HandledJob implements RunningJob {
     this.key = facts.key
     this.group = facts.group
     this.enqueuedAt = facts.enqueuedAt
+    this.waitedMs = facts.waitedMs
+    this.trace = facts.trace
     this.#run = run
   }
 

@@ -10,7 +10,7 @@ import {
 } from '../postgres/executor.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
-import type { JobState } from './job.ts'
+import type { JobBacklog, JobState } from './job.ts'
 import type { NamedLimit, ParsedLimit, RawLimit } from './name-limits.ts'
 import type { JobEntry } from './new-job.ts'
 import {
@@ -224,6 +224,11 @@ export class JobTables {
       concurrency,
       rate: points === null || windowMs === null ? null : { points, windowMs },
     }))
+  }
+
+  /** Of each name and state, by an index. */
+  backlog(most: number): Promise<readonly JobBacklog[]> {
+    return this.call('jobs_backlog($1::text::integer)', [String(most)], { doing: 'counting jobs' })
   }
 
   async tidy(completedMs: number, endedMs: number): Promise<boolean> {

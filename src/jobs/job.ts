@@ -23,6 +23,10 @@ export interface JobFacts<Payload = unknown> {
   readonly group: string | null
   /** By the database's clock. */
   readonly enqueuedAt: Date
+  /** How long it was ready, or blocked by its group, before this attempt was claimed, in milliseconds. A delay does not count. */
+  readonly waitedMs: number
+  /** The `traceparent` of the span that enqueued the job, by W3C Trace Context. `null`: it was not traced. */
+  readonly trace: string | null
 }
 
 /** How to end an attempt. */
@@ -142,7 +146,7 @@ export const JOB_STATES: readonly JobState[] = [
 ]
 
 /** A job as `list` and `inspect` show it. All times are from the database's clock. */
-export interface JobView extends Omit<JobFacts, 'payload'> {
+export interface JobView extends Omit<JobFacts, 'payload' | 'waitedMs' | 'trace'> {
   /** Where the job stands. */
   readonly state: JobState
   /** The name of the worker that runs it, or ran it last. */
@@ -199,6 +203,23 @@ export interface JobsInTime {
   readonly cancelled: number
   /** How many were superseded. */
   readonly superseded: number
+}
+
+/** How many jobs of one name are yet to be done in one way, as `backlog` counts them. */
+export interface JobBacklog {
+  /** The name of the jobs. */
+  readonly name: string
+  /** `ready`: a worker could have them now. */
+  readonly state: 'ready' | 'blocked' | 'delayed' | 'dead'
+  /** How many they are. */
+  readonly count: number
+  /**
+   * For how long the oldest of them has been ready or blocked, in milliseconds. A delay does not count. Of `ready` jobs it is the oldest
+   * one of the next hundred of each priority. `null` for `delayed` and `dead`.
+   */
+  readonly oldestMs: number | null
+  /** Whether there are more than were counted. */
+  readonly isMore: boolean
 }
 
 /** How many jobs there are of one name in one state. */

@@ -90,6 +90,8 @@ export interface JobEntry {
   readonly run_at: string | null
   /** What is not usual about its key. */
   readonly keyRules: KeyRules | undefined
+  /** The traceparent of the span that enqueues it. */
+  readonly trace?: string | undefined
 }
 
 /** How long a job keeps its unique key, and what another one with it does. */

@@ -21,6 +21,12 @@ export interface JobFailure {
   readonly outcome: FailOutcome | 'completed' | 'lost' | 'unknown'
 }
 
+/** What became of a job whose handler has ended, and why, unless all went well. */
+export interface HandledEnd {
+  readonly outcome: JobFailure['outcome'] | 'given-back'
+  readonly error: unknown
+}
+
 /** How a handler has ended. */
 export type HandlerOutcome =
   | { readonly tag: 'returned'; readonly value: unknown }
@@ -64,19 +70,20 @@ export class RunSettlement {
   }
 
   /** Settles a job whose handler has ended. */
-  async end(run: JobRun, outcome: HandlerOutcome): Promise<void> {
-    if (outcome.tag === 'threw') await this.#settleFailed(run, outcome.error)
-    else if (run.settled === undefined) await this.#settleReturned(run, outcome.value)
+  async end(run: JobRun, outcome: HandlerOutcome): Promise<HandledEnd> {
+    if (outcome.tag === 'threw') return this.#settleFailed(run, outcome.error)
+    if (run.settled === undefined) return this.#settleReturned(run, outcome.value)
+    return { outcome: run.settled.as, error: undefined }
   }
 
   /** If the handler itself has asked for an end and got no answer, asks for the same end again; else completes the job. */
-  async #settleReturned(run: JobRun, result: unknown): Promise<void> {
+  async #settleReturned(run: JobRun, result: unknown): Promise<HandledEnd> {
     const end = run.unanswered ?? this.#completedWith(run, result)
     const settled = await this.#settle(run, end)
-    if (end === GIVEN_BACK) return
+    if (end === GIVEN_BACK) return { outcome: 'given-back', error: undefined }
     switch (settled.tag) {
       case 'settled':
-        return
+        return { outcome: settled.outcome, error: undefined }
       case 'lost':
         return this.#reportFailure(
           run,
@@ -86,7 +93,7 @@ export class RunSettlement {
       case 'unknown':
         return this.#reportFailure(run, unsettledError(run.facts, settled.cause), 'unknown')
       default:
-        settled satisfies never
+        return settled satisfies never
     }
   }
 
@@ -102,11 +109,11 @@ export class RunSettlement {
     }
   }
 
-  async #settleFailed(run: JobRun, error: unknown): Promise<void> {
+  async #settleFailed(run: JobRun, error: unknown): Promise<HandledEnd> {
     const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
     const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
-    if (isGivenBack) return
-    this.#reportFailure(run, error, outcomeOf(settled, run))
+    if (isGivenBack) return { outcome: 'given-back', error: undefined }
+    return this.#reportFailure(run, error, outcomeOf(settled, run))
   }
 
   #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
@@ -142,8 +149,9 @@ export class RunSettlement {
     return this.#options.phase() === 'stopped' || run.remainingMs < -this.#options.ttlMs
   }
 
-  #reportFailure(run: JobRun, error: unknown, outcome: JobFailure['outcome']): void {
+  #reportFailure(run: JobRun, error: unknown, outcome: JobFailure['outcome']): HandledEnd {
     this.#options.onFailure({ job: run.facts, error, outcome })
+    return { outcome, error }
   }
 }
 

@@ -91,17 +91,18 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Upkeep,
     scripts.version1Limits,
     scripts.version1Watch,
+    scripts.version1Backlog,
     scheduleScripts.version1Schedules,
   ].join('\n'),
 ]
 
 export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
   $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
-  $9::text::bigint, $10::text::timestamptz
+  $9::text::bigint, $10::text::timestamptz, own_trace => $11::text
 )::text)`
 export const ENQUEUE_UNIQUE: string = `to_json(jobs_enqueue_unique(
   $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
-  $9::text::bigint, $10::text::timestamptz, $11::text::boolean, $12::text::bigint, $13::text
+  $9::text::bigint, $10::text::timestamptz, $12::text::boolean, $13::text::bigint, $14::text, $11::text
 )::text)`
 export const CLAIM: string =
   'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[], $7::text::integer[])'
@@ -120,6 +121,7 @@ export function enqueueParameters(entry: JobEntry): (string | null)[] {
     String(entry.max_backoff_ms),
     entry.delay_ms === null ? null : String(entry.delay_ms),
     entry.run_at,
+    entry.trace ?? null,
   ]
 }
 
@@ -182,13 +184,14 @@ export function attemptKey({ id, attempt }: AttemptId): string {
 export interface RawClaim {
   readonly jobs: readonly (readonly [
     id: string,
-    texts: readonly [name: string, key: string | null, group: string | null],
+    texts: readonly [name: string, key: string | null, group: string | null, trace: string | null],
     payload: unknown,
     priority: number,
     attempt: number,
     failures: number,
     maxAttempts: number,
     enqueuedAt: number,
+    waitedMs: number,
   ])[]
   readonly again_ms: number | null
   readonly limited: boolean
@@ -197,7 +200,17 @@ export interface RawClaim {
 
 export function claimOf({ jobs, again_ms, limited, earlier_runs }: RawClaim): ClaimResult {
   const facts = jobs.map(
-    ([id, [name, key, group], payload, priority, attempt, failures, maxAttempts, enqueuedAt]): JobFacts => ({
+    ([
+      id,
+      [name, key, group, trace],
+      payload,
+      priority,
+      attempt,
+      failures,
+      maxAttempts,
+      enqueuedAt,
+      waitedMs,
+    ]): JobFacts => ({
       id,
       name,
       payload,
@@ -208,6 +221,8 @@ export function claimOf({ jobs, again_ms, limited, earlier_runs }: RawClaim): Cl
       failures,
       maxAttempts,
       enqueuedAt: new Date(enqueuedAt),
+      waitedMs,
+      trace,
     }),
   )
   return { jobs: facts, againMs: again_ms, isLimited: limited, earlierRuns: earlier_runs }

@@ -3,6 +3,7 @@ import { ClosedError } from '../errors.ts'
 import { ClaimLoop, type Demand } from './claim-loop.ts'
 import type { SettleContext } from './claimed-job.ts'
 import type { JobFacts, RunningJob } from './job.ts'
+import { jobTopics } from './job-events.ts'
 import { JobRun } from './job-run.ts'
 import type { JobTables } from './job-tables.ts'
 import { LeaseTime } from './lease-time.ts'
@@ -239,17 +240,35 @@ export class JobWorker {
     run.begin()
     let outcome: HandlerOutcome
     try {
-      outcome = { tag: 'returned', value: await run.until(this.#handlers.get(run.facts.name)?.(run.job)) }
+      outcome = { tag: 'returned', value: await run.until(this.#call(run)) }
     } catch (error) {
       outcome = { tag: 'threw', error }
     }
     this.#placesTaken -= 1
     this.#pace.ended()
+    const { runsForMs } = run
     const settled = this.#settlement.end(run, outcome)
     // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()
-    await settled
+    const end = await settled
+    if (jobTopics.ended.isHeard) jobTopics.ended.tell({ ...this.#attemptOf(run), ranMs: runsForMs, ...end })
     this.#forget(run)
+  }
+
+  #call(run: JobRun): unknown {
+    const handler = this.#handlers.get(run.facts.name)
+    return jobTopics.begun.runAround(
+      () => ({
+        ...this.#attemptOf(run),
+        waitedMs: run.facts.waitedMs + run.claimedForMs,
+        trace: run.facts.trace,
+      }),
+      () => handler?.(run.job),
+    )
+  }
+
+  #attemptOf({ facts: { id, name, attempt, failures, maxAttempts } }: JobRun) {
+    return { id, name, attempt, failures, maxAttempts, worker: this.#settings.name }
   }
 
   #cutOffAll(): void {

@@ -43,6 +43,8 @@ describe.each(CLIENT_KINDS)('with %s', (kind) => {
         key: 'k',
         group: 'g',
         enqueuedAt: job.enqueuedAt,
+        waitedMs: expect.any(Number),
+        trace: null,
       },
     ])
     expect(job).toMatchObject({ state: 'completed', attempt: 1, payload, error: null })

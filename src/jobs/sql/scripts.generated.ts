@@ -3,6 +3,7 @@ export const scripts: {
   readonly countOverTime: string
   readonly count: string
   readonly list: string
+  readonly version1Backlog: string
   readonly version1Claim: string
   readonly version1Enqueue: string
   readonly version1Limits: string
@@ -103,6 +104,84 @@ from (
 order by id desc
 limit $7::text::bigint
 `,
+  version1Backlog: `-- The functions of the jobs, version 1: how many wait, for metrics.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- How many jobs of each name wait, are blocked, delayed or dead, and since when. Reads no more than \`most\` jobs of each name and state
+-- by an index, so a million jobs cost no more than \`most\`.
+--   ready     with those that are due although no worker has noticed yet, and those whose lease has ended
+--   blocked   among the first \`most\` waiting jobs that have a group
+--   delayed   the next \`most\` of all names
+--   dead      the latest \`most\` of all names
+-- Answers [{ name, state, count, oldestMs, isMore }]. oldestMs: how long the oldest one has waited; null for delayed and dead. It is the
+-- oldest one of the first 100 of each priority, which are the next ones. isMore: there are more than were counted.
+-- The time is that of the statement, because a volatile function would be no condition of an index.
+create function "{schema}".jobs_backlog(most integer) returns json language sql stable
+set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmapscan = off set enable_sort = off as $function$
+  with recursive pair as (
+    (select name, priority from jobs where state = 'ready' order by name, priority desc limit 1)
+    union all
+    select next.name, next.priority from pair p cross join lateral (
+      (
+        select j.name, j.priority from jobs j where j.state = 'ready' and j.name = p.name and j.priority < p.priority
+        order by j.priority desc limit 1
+      )
+      union all
+      (select j.name, j.priority from jobs j where j.state = 'ready' and j.name > p.name order by j.name, j.priority desc limit 1)
+      limit 1
+    ) next
+  ), claimable as (
+    select p.name, min(first.ready_at) as since
+    from (select * from pair limit 1000) p cross join lateral (
+      select j.ready_at from jobs j where j.state = 'ready' and j.name = p.name and j.priority = p.priority order by j.id limit 100
+    ) first
+    group by p.name
+  ), due as (
+    select name, case when state = 'delayed' then ready_at else due_at end as since from jobs
+    where state in ('delayed', 'running') and due_at <= statement_timestamp() order by due_at limit most
+  ), waiting as (
+    select name, count(*) as jobs, min(since) as since from (
+      select c.name, c.since from claimable c cross join lateral (
+        select from jobs j where j.state = 'ready' and j.name = c.name limit most
+      ) each
+      union all
+      select name, since from due
+    ) every
+    group by name
+  ), blocked as (
+    select name, count(*) as jobs, min(ready_at) as since from (
+      select name, state, ready_at from jobs where group_key is not null and state in ('ready', 'blocked') limit most
+    ) grouped
+    where state = 'blocked' group by name
+  ), delayed as (
+    select name, count(*) as jobs, sum(count(*)) over () as every from (
+      select name from jobs where state in ('delayed', 'running') and due_at > statement_timestamp() and coalesce(state = 'delayed', false)
+      order by due_at limit most
+    ) later
+    group by name
+  ), dead as (
+    select name, count(*) as jobs, sum(count(*)) over () as every from (
+      select name from ended_jobs where state = 'dead' order by id desc limit most
+    ) latest
+    group by name
+  )
+  select coalesce(json_agg(json_build_object(
+    'name', name, 'state', state, 'count', jobs,
+    'oldestMs', case when since is not null then greatest(0, floor(extract(epoch from statement_timestamp() - since) * 1000)) end,
+    'isMore', is_more
+  ) order by name, state), '[]')
+  from (
+    select name, 'ready' as state, jobs, since, jobs >= most as is_more from waiting
+    union all
+    select name, 'blocked', jobs, since, jobs >= most from blocked
+    union all
+    select name, 'delayed', jobs, null, every >= most from delayed
+    union all
+    select name, 'dead', jobs, null, every >= most from dead
+  ) found
+$function$;
+`,
   version1Claim: `-- The functions of the jobs, version 1: claims and their leases.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
@@ -182,8 +261,8 @@ $function$;
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
--- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
+-- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
 -- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
 create function "{schema}".jobs_claim(
@@ -305,8 +384,9 @@ begin
     )
     select string_agg(
       concat(
-        '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
-        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
+        '["', id, '",', to_json(array[name, unique_key, group_key, trace]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
+        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ',',
+        greatest(floor(date_part('epoch', started_at - ready_at) * 1000)::bigint, 0), ']'
       ), ',' order by priority desc, id
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
@@ -441,7 +521,7 @@ $function$;
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
-  own_holds_key boolean default false, key_ms bigint default null
+  own_holds_key boolean default false, key_ms bigint default null, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
@@ -451,12 +531,13 @@ declare
 begin
   insert into jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at,
-    enqueued_at
+    enqueued_at, ready_at, trace
   )
   values (
     nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
     own_holds_key, asked_at + key_ms * interval '1 ms', of_group, most_attempts,
-    first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at
+    first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at,
+    case when is_delayed then starts_at else asked_at end, own_trace
   )
   on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
   returning id into enqueued;
@@ -477,7 +558,7 @@ $function$;
 create function "{schema}".jobs_enqueue_unique(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
-  if_taken text
+  if_taken text, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   starts_at timestamptz := coalesce(run_at, clock_timestamp() + coalesce(delay_ms, 0) * interval '1 ms');
@@ -488,7 +569,7 @@ begin
     begin
       enqueued := jobs_enqueue_one(
         job_name, job_payload, job_priority, own_key, of_group, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms, run_at,
-        own_holds_key, key_ms
+        own_holds_key, key_ms, own_trace
       );
       -- Looks after the insert: a job that ends meanwhile is either in its way or here.
       if enqueued is not null and key_ms is not null and exists (
@@ -501,7 +582,9 @@ begin
     end;
     exit when enqueued is not null or if_taken = 'keep';
     update jobs
-    set payload = job_payload::json, due_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else due_at end
+    set payload = job_payload::json, trace = own_trace,
+      due_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else due_at end,
+      ready_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else ready_at end
     where name = job_name and unique_key = own_key and state <> 'running'
     returning id into enqueued;
     exit when enqueued is not null;
@@ -530,13 +613,14 @@ begin
       select json_agg(
         jobs_enqueue_unique(
           e.name, e.payload, e.priority, e.unique_key, e.group_key, e.max_attempts, e.backoff_ms, e.max_backoff_ms, e.delay_ms,
-          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep')
+          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
         )::text order by e.position
       )
       from (
         select * from json_to_recordset(entries) as e (
           position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text
+          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text,
+          trace text
         ) order by e.position
       ) e
     );
@@ -545,14 +629,16 @@ begin
     select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
     from json_to_recordset(entries) as e (
       position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-      backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz
+      backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, trace text
     )
   ), inserted as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at
+      id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at,
+      ready_at, trace
     )
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
-      max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at
+      max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
+      greatest(due_at, asked_at), trace
     from entry
     on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
     returning id, name, due_at
@@ -772,14 +858,14 @@ begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
-    max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
-    job.started_at, clock_timestamp(), job.worker, reason, job.failed_attempts, job.progress
+    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
   );
 end
 $function$;
@@ -789,7 +875,8 @@ create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void langu
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   update jobs
-  set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error, failed_attempts = job.failed_attempts
+  set state = job.state, due_at = job.due_at, ready_at = job.ready_at, failures = job.failures, error = job.error,
+    failed_attempts = job.failed_attempts
   where id = job.id;
 end
 $function$;
@@ -860,6 +947,7 @@ begin
   end;
   job.state := case when delay_ms > 0 then 'delayed' else 'ready' end;
   job.due_at := case when delay_ms > 0 then clock_timestamp() + delay_ms * interval '1 ms' end;
+  job.ready_at := coalesce(job.due_at, clock_timestamp());
   job.failures := job.failures + failed;
   job.error := coalesce(reason, job.error);
   if job.unique_key is null then
@@ -943,11 +1031,11 @@ begin
         ), kept as (
           insert into ended_jobs (
             id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
-            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress, result
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
           )
           select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
-            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts,
-            progress, results[width_bucket(id, done)]::json
+            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
+            failed_attempts, progress, results[width_bucket(id, done)]::json
           from gone where keeps_completed or key_until > clock_timestamp()
         )
         select array_agg(id) into completed from gone;
@@ -1046,8 +1134,12 @@ create table "{schema}".jobs (
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
+  -- Since when it could be claimed. Of a delayed job: from when on. Of a job that was claimed: the time before its claim.
+  ready_at timestamptz not null default clock_timestamp(),
   started_at timestamptz,
   worker text,
+  -- The traceparent of the span that enqueued it (W3C Trace Context). Null: none.
+  trace text,
   error text,
   -- The latest 100 failed attempts: [{ attempt, worker, startedAt, endedAt, error }], with instants in ms since 1970. Null: none.
   failed_attempts jsonb,
@@ -1092,6 +1184,7 @@ create table "{schema}".ended_jobs (
   started_at timestamptz,
   ended_at timestamptz not null,
   worker text,
+  trace text,
   error text,
   failed_attempts jsonb,
   progress json,
@@ -1203,10 +1296,10 @@ begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
@@ -1261,7 +1354,7 @@ declare
 begin
   if skips_delays then
     with due as (
-      update jobs set due_at = clock_timestamp()
+      update jobs set due_at = clock_timestamp(), ready_at = clock_timestamp()
       where id in (
         select id from jobs
         where state = 'delayed' and due_at > clock_timestamp() and name = any (names) for update skip locked

@@ -77,8 +77,8 @@ $function$;
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
--- Answers a JSON text { jobs: [[id, [name, unique_key, group_key], payload, priority, attempt, failures, max_attempts,
--- enqueued_at]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
+-- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
+-- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
 -- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
 create function "{schema}".jobs_claim(
@@ -200,8 +200,9 @@ begin
     )
     select string_agg(
       concat(
-        '["', id, '",', to_json(array[name, unique_key, group_key]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
-        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ']'
+        '["', id, '",', to_json(array[name, unique_key, group_key, trace]), ',', payload, ',', priority, ',', attempt, ',', failures, ',',
+        max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ',',
+        greatest(floor(date_part('epoch', started_at - ready_at) * 1000)::bigint, 0), ']'
       ), ',' order by priority desc, id
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');

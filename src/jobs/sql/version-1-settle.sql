@@ -34,14 +34,14 @@ begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
-    max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
-    job.started_at, clock_timestamp(), job.worker, reason, job.failed_attempts, job.progress
+    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
   );
 end
 $function$;
@@ -51,7 +51,8 @@ create function "{schema}".jobs_put_back(job "{schema}".jobs) returns void langu
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   update jobs
-  set state = job.state, due_at = job.due_at, failures = job.failures, error = job.error, failed_attempts = job.failed_attempts
+  set state = job.state, due_at = job.due_at, ready_at = job.ready_at, failures = job.failures, error = job.error,
+    failed_attempts = job.failed_attempts
   where id = job.id;
 end
 $function$;
@@ -122,6 +123,7 @@ begin
   end;
   job.state := case when delay_ms > 0 then 'delayed' else 'ready' end;
   job.due_at := case when delay_ms > 0 then clock_timestamp() + delay_ms * interval '1 ms' end;
+  job.ready_at := coalesce(job.due_at, clock_timestamp());
   job.failures := job.failures + failed;
   job.error := coalesce(reason, job.error);
   if job.unique_key is null then
@@ -205,11 +207,11 @@ begin
         ), kept as (
           insert into ended_jobs (
             id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
-            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, error, failed_attempts, progress, result
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
           )
           select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
-            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, error, failed_attempts,
-            progress, results[width_bucket(id, done)]::json
+            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
+            failed_attempts, progress, results[width_bucket(id, done)]::json
           from gone where keeps_completed or key_until > clock_timestamp()
         )
         select array_agg(id) into completed from gone;

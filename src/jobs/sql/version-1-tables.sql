@@ -35,8 +35,12 @@ create table "{schema}".jobs (
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
+  -- Since when it could be claimed. Of a delayed job: from when on. Of a job that was claimed: the time before its claim.
+  ready_at timestamptz not null default clock_timestamp(),
   started_at timestamptz,
   worker text,
+  -- The traceparent of the span that enqueued it (W3C Trace Context). Null: none.
+  trace text,
   error text,
   -- The latest 100 failed attempts: [{ attempt, worker, startedAt, endedAt, error }], with instants in ms since 1970. Null: none.
   failed_attempts jsonb,
@@ -81,6 +85,7 @@ create table "{schema}".ended_jobs (
   started_at timestamptz,
   ended_at timestamptz not null,
   worker text,
+  trace text,
   error text,
   failed_attempts jsonb,
   progress json,

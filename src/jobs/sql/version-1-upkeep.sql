@@ -92,10 +92,10 @@ begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
@@ -150,7 +150,7 @@ declare
 begin
   if skips_delays then
     with due as (
-      update jobs set due_at = clock_timestamp()
+      update jobs set due_at = clock_timestamp(), ready_at = clock_timestamp()
       where id in (
         select id from jobs
         where state = 'delayed' and due_at > clock_timestamp() and name = any (names) for update skip locked
