@@ -19,7 +19,7 @@ export interface JobFacts<Payload = unknown> {
   readonly priority: number
   /** The unique key of the job. `null`: it has none. */
   readonly key: string | null
-  /** The group whose jobs run one at a time. `null`: it has none. */
+  /** The group whose jobs start in order. `null`: it has none. */
   readonly group: string | null
   /** By the database's clock. */
   readonly enqueuedAt: Date
@@ -149,6 +149,8 @@ export const JOB_STATES: readonly JobState[] = [
 export interface JobView extends Omit<JobFacts, 'payload' | 'waitedMs' | 'trace'> {
   /** Where the job stands. */
   readonly state: JobState
+  /** How many jobs of its `group` may run at once. 1 without a group. */
+  readonly groupLimit: number
   /** The name of the worker that runs it, or ran it last. */
   readonly worker: string | null
   /** The error of its last failed attempt, or the reason of its cancel. */

@@ -32,8 +32,15 @@ export interface JobOptions {
    * the job that it has changed. Default: `'keep'`.
    */
   readonly ifTaken?: IfTaken | undefined
-  /** Jobs of one group run one at a time and start in order, whatever their names. Up to 500 bytes. Default: none. */
+  /**
+   * Jobs of one group start in order, whatever their names, and run one at a time: see `groupLimit`. Up to 500 bytes. Default: none.
+   */
   readonly group?: string | undefined
+  /**
+   * How many jobs of the `group` may run at once: this job begins while fewer of them run. If they differ, the smallest limit counts
+   * among this job and those that run. From 1 to 1000. Default: 1.
+   */
+  readonly groupLimit?: number | undefined
   /** The job is dead once this many attempts have failed, or were lost with their worker. From 1 to 1000. Default: 10. */
   readonly maxAttempts?: number | undefined
   /** The pause before the second attempt. It doubles for each further one, less up to a half at random. Default: `'1s'`. */
@@ -83,6 +90,7 @@ export interface JobEntry {
   readonly priority: number
   readonly unique_key: string | null
   readonly group_key: string | null
+  readonly group_limit: number
   readonly max_attempts: number
   readonly backoff_ms: number
   readonly max_backoff_ms: number
@@ -116,6 +124,7 @@ export function parseNewJob(
     'uniqueFor',
     'ifTaken',
     'group',
+    'groupLimit',
     'maxAttempts',
     'backoff',
     'maxBackoff',
@@ -126,11 +135,14 @@ export function parseNewJob(
     runAt,
     key,
     group,
+    groupLimit = 1,
     maxAttempts = 10,
     backoff = '1s',
     maxBackoff = '1h',
   } = options
   if (delay !== undefined && runAt !== undefined) throw expected('runAt', 'left out beside `delay`', runAt)
+  if (group === undefined && options.groupLimit !== undefined)
+    throw expected('group', 'given beside `groupLimit`', group)
   return {
     position,
     name: parseText('name', name),
@@ -138,6 +150,7 @@ export function parseNewJob(
     priority: parseCount('priority', priority, { least: -32768, most: 32767 }),
     unique_key: key === undefined ? null : parseText('key', key),
     group_key: group === undefined ? null : parseText('group', group),
+    group_limit: parseCount('groupLimit', groupLimit, { least: 1, most: 1000 }),
     max_attempts: parseCount('maxAttempts', maxAttempts, { least: 1, most: 1000 }),
     backoff_ms: parseDuration('backoff', backoff, HOLD_RANGE),
     max_backoff_ms: parseDuration('maxBackoff', maxBackoff, HOLD_RANGE),

@@ -97,12 +97,12 @@ export const MIGRATIONS: readonly string[] = [
 ]
 
 export const ENQUEUE_ONE: string = `to_json(jobs_enqueue_one(
-  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
-  $9::text::bigint, $10::text::timestamptz, own_trace => $11::text
+  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::integer, $8::text::bigint,
+  $9::text::bigint, $10::text::bigint, $11::text::timestamptz, own_trace => $12::text
 )::text)`
 export const ENQUEUE_UNIQUE: string = `to_json(jobs_enqueue_unique(
-  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::bigint, $8::text::bigint,
-  $9::text::bigint, $10::text::timestamptz, $12::text::boolean, $13::text::bigint, $14::text, $11::text
+  $1::text, $2::text, $3::text::smallint, $4::text, $5::text, $6::text::integer, $7::text::integer, $8::text::bigint,
+  $9::text::bigint, $10::text::bigint, $11::text::timestamptz, $13::text::boolean, $14::text::bigint, $15::text, $12::text
 )::text)`
 export const CLAIM: string =
   'jobs_claim($1::text::text[], $2::text::integer, $3::text::integer, $4::text, $5::text::bigint, $6::text::bigint[], $7::text::integer[])'
@@ -116,6 +116,7 @@ export function enqueueParameters(entry: JobEntry): (string | null)[] {
     String(entry.priority),
     entry.unique_key,
     entry.group_key,
+    String(entry.group_limit),
     String(entry.max_attempts),
     String(entry.backoff_ms),
     String(entry.max_backoff_ms),

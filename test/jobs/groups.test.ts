@@ -59,6 +59,75 @@ test('the database itself refuses a second running job of a group', async () => 
   ).rejects.toThrow('jobs_group_running')
 })
 
+test('so many jobs of a group run at once as its limit says, in order, with many workers that claim at once', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(
+    Array.from({ length: 200 }, (_, n) => ({
+      name: 'a',
+      payload: n,
+      group: `customer:${n % 2}`,
+      groupLimit: n % 2 === 0 ? 3 : 5,
+    })),
+  )
+  const inside = new Map<string | null, number>()
+  const most = new Map<string | null, number>()
+  const handle = async ({ group }: { group: string | null }): Promise<void> => {
+    const running = (inside.get(group) ?? 0) + 1
+    inside.set(group, running)
+    most.set(group, Math.max(most.get(group) ?? 0, running))
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * 5))
+    inside.set(group, (inside.get(group) ?? 0) - 1)
+  }
+  for (let n = 0; n < 6; n += 1) scene.open().work({ a: handle }, { concurrency: 5 })
+  await until('all are done', async () => (await jobs.count()).every(({ state }) => state === 'completed'), {
+    everyMs: 50,
+  })
+  expect(Object.fromEntries(most)).toEqual({ 'customer:0': 3, 'customer:1': 5 })
+})
+
+test('one claim takes the first jobs of a group up to its limit, and each job that ends lets the next one start', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(
+    Array.from({ length: 6 }, (_, n) => ({ name: 'a', payload: n, group: 'g', groupLimit: 3 })),
+  )
+  await jobs.enqueue('a', 'free')
+  const first = await jobs.claim('a', { limit: 10 })
+  expect(first.map(({ payload }) => payload)).toEqual([0, 1, 2, 'free'])
+  expect(await jobs.claim('a', { limit: 10 })).toEqual([])
+  await first[1]?.complete()
+  const second = await jobs.claim('a', { limit: 10 })
+  expect(second.map(({ payload }) => payload)).toEqual([3])
+  await Promise.all([first[0]?.complete(), first[2]?.giveBack(), second[0]?.complete()])
+  const third = await jobs.claim('a', { limit: 10 })
+  expect(third.map(({ payload }) => payload)).toEqual([2, 4, 5])
+  expect(await jobs.find(third[0]?.id ?? '')).toMatchObject({ group: 'g', groupLimit: 3 })
+})
+
+test('if the jobs of a group have different limits, the smallest one counts', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const limits = [3, 3, 1, 3, 2, 2]
+  await jobs.enqueueAll(limits.map((groupLimit, n) => ({ name: 'a', payload: n, group: 'g', groupLimit })))
+  const claim = async () => {
+    const claimed = await jobs.claim('a', { limit: 10 })
+    return { claimed, numbers: claimed.map(({ payload }) => payload) }
+  }
+  const { claimed, numbers } = await claim()
+  expect(numbers).toEqual([0, 1])
+  await claimed[0]?.complete()
+  expect((await claim()).numbers).toEqual([])
+  await claimed[1]?.complete()
+  const alone = await claim()
+  expect(alone.numbers).toEqual([2])
+  await alone.claimed[0]?.complete()
+  expect((await claim()).numbers).toEqual([3, 4])
+})
+
 test('a worker that ends the running job of a group lets the next one start', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

@@ -146,7 +146,7 @@ test('the role that works claims, runs, settles and repairs jobs, and can change
   await worker.stop()
   expect(errors).toEqual([])
   expect(await jobs.retry(ids[2] ?? '')).toEqual([ids[2]])
-  const [claimed] = await jobs.claim('dead', { ttl: 50 })
+  const [claimed] = await jobs.claim('dead', { ttl: '1s' })
   await until('a claim ends what is overdue', async () => {
     await jobs.claim('nothing')
     return (await jobs.find(claimed?.id ?? ''))?.state === 'dead'

@@ -48,6 +48,7 @@ export function jobPage(job: JobDetails): readonly string[] {
     ['priority', String(job.priority)],
     ['key', job.key],
     ['group', job.group],
+    ['group limit', job.groupLimit === 1 ? null : String(job.groupLimit)],
     ['worker', job.worker],
     ['enqueued', time(job.enqueuedAt)],
     ['started', time(job.startedAt)],

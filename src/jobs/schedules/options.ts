@@ -26,7 +26,7 @@ export interface ScheduleTimes {
 /** Options of a job that a schedule may set. */
 export type ScheduledJobSettings = Pick<
   JobOptions,
-  'priority' | 'group' | 'maxAttempts' | 'backoff' | 'maxBackoff'
+  'priority' | 'group' | 'groupLimit' | 'maxAttempts' | 'backoff' | 'maxBackoff'
 >
 
 /** When a schedule fires, and which job that makes. */
@@ -77,7 +77,7 @@ export interface ScheduleDefinition {
 }
 
 const TIMES = ['cron', 'timezone', 'every', 'afterEnd', 'startAt', 'stopAt'] as const
-const JOB_SETTINGS = ['priority', 'group', 'maxAttempts', 'backoff', 'maxBackoff'] as const
+const JOB_SETTINGS = ['priority', 'group', 'groupLimit', 'maxAttempts', 'backoff', 'maxBackoff'] as const
 const SETTINGS = [
   ...TIMES,
   ...JOB_SETTINGS,

@@ -3,7 +3,7 @@
 -- id before which the page begins, $7 its length, $8 whether to answer payloads, results and failed attempts, too. Null: any.
 -- Result: one column, job, with a JSON object for each, largest id first. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
-  'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key,
+  'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key, 'groupLimit', group_limit,
   'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts, 'worker', worker, 'error', error,
   'enqueuedAt', floor(extract(epoch from enqueued_at) * 1000),
   'startedAt', floor(extract(epoch from started_at) * 1000),
@@ -17,7 +17,7 @@ select json_build_object(
 )::text as job
 from (
   (
-    select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
+    select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result
     from "{schema}".jobs
     where state = any ($1::text::text[])
@@ -31,7 +31,7 @@ from (
   )
   union all
   (
-    select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
+    select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, null, ended_at, failed_attempts, progress, result
     from "{schema}".ended_jobs
     where state = any ($1::text::text[])

@@ -60,7 +60,7 @@ order by name, state
 -- id before which the page begins, $7 its length, $8 whether to answer payloads, results and failed attempts, too. Null: any.
 -- Result: one column, job, with a JSON object for each, largest id first. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
-  'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key,
+  'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key, 'groupLimit', group_limit,
   'attempt', attempt, 'failures', failures, 'maxAttempts', max_attempts, 'worker', worker, 'error', error,
   'enqueuedAt', floor(extract(epoch from enqueued_at) * 1000),
   'startedAt', floor(extract(epoch from started_at) * 1000),
@@ -74,7 +74,7 @@ select json_build_object(
 )::text as job
 from (
   (
-    select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
+    select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result
     from "{schema}".jobs
     where state = any ($1::text::text[])
@@ -88,7 +88,7 @@ from (
   )
   union all
   (
-    select id, name, state, payload, priority, unique_key, group_key, attempt, failures, max_attempts, worker, error, enqueued_at,
+    select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, null, ended_at, failed_attempts, progress, result
     from "{schema}".ended_jobs
     where state = any ($1::text::text[])
@@ -423,48 +423,44 @@ begin
 end
 $function$;
 
--- taken: jobs that the caller has locked. Blocks those that are not the next of their groups, with up to 1,000 more of each of
--- these groups. Answers those whose group another transaction has locked.
+-- taken: jobs that the caller has locked. Blocks those that may not run beside the others of their groups, with up to 1,000 more of
+-- each of these groups. Answers those whose group another transaction has locked.
 -- One by one, blocking 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   candidate record;
-  head record;
+  -- Which jobs of the group may run now.
+  next bigint[];
+  has_blocked boolean;
   refused bigint[] := '{}';
   blocked bigint[] := '{}';
-  -- Groups with jobs that have to wait, and the next job of each group; 0 when a job of the group runs.
+  -- Groups with jobs that have to wait, and their jobs that need not.
   crowded text[] := '{}';
-  heads bigint[] := '{}';
+  free bigint[] := '{}';
 begin
   for candidate in
-    select id, group_key from jobs where id = any (taken) and group_key is not null order by priority desc, id
+    select group_key, array_agg(id) as ids from jobs where id = any (taken) and group_key is not null group by group_key
   loop
-    if candidate.group_key = any (crowded) then
-      blocked := blocked || candidate.id;
-      continue;
-    end if;
     if not pg_try_advisory_xact_lock(jobs_group_lock(candidate.group_key)) then
-      refused := refused || candidate.id;
+      refused := refused || candidate.ids;
       continue;
     end if;
     -- A statement of its own, after the lock, so that it sees what the last owner of the lock has committed.
-    select id, state, exists (
-      select from jobs r where r.group_key = candidate.group_key and r.state = 'running'
-    ) as running into head
-    from jobs where group_key = candidate.group_key and state in ('ready', 'blocked') order by priority desc, id limit 1;
-    continue when head.id = candidate.id and not head.running;
-    blocked := blocked || candidate.id;
-    crowded := crowded || candidate.group_key;
-    heads := heads || case when head.running then 0 else head.id end;
-    if head.state = 'blocked' and not head.running then
+    select coalesce(array_agg(id), '{}'), coalesce(bool_or(state = 'blocked'), false) into next, has_blocked
+    from jobs_group_next(candidate.group_key);
+    if has_blocked then
       perform jobs_unblock(array[candidate.group_key]);
     end if;
+    continue when candidate.ids <@ next;
+    blocked := blocked || array(select id from unnest(candidate.ids) as id where id <> all (next));
+    crowded := crowded || candidate.group_key;
+    free := free || next;
   end loop;
   update jobs set state = 'blocked' where id = any (blocked);
   with later as (
-    select l.id from unnest(crowded, heads) as g (group_key, head) cross join lateral (
-      select j.id from jobs j where j.group_key = g.group_key and j.state = 'ready' and j.id <> g.head
+    select l.id from unnest(crowded) as g (group_key) cross join lateral (
+      select j.id from jobs j where j.group_key = g.group_key and j.state = 'ready' and j.id <> all (free)
       order by j.priority desc, j.id limit 1000 for update skip locked
     ) l
   )
@@ -519,7 +515,7 @@ $function$;
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
 -- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key.
 create function "{schema}".jobs_enqueue_one(
-  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
   own_holds_key boolean default false, key_ms bigint default null, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
@@ -530,12 +526,12 @@ declare
   enqueued bigint;
 begin
   insert into jobs (
-    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at,
-    enqueued_at, ready_at, trace
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, max_attempts, backoff_ms,
+    max_backoff_ms, due_at, enqueued_at, ready_at, trace
   )
   values (
     nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, most_attempts,
+    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, of_group_limit, most_attempts,
     first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at,
     case when is_delayed then starts_at else asked_at end, own_trace
   )
@@ -556,7 +552,7 @@ $function$;
 --                   new payload, and if it is delayed, it starts when the new one would
 -- Answers the id of the new or the changed job, or null if neither was possible.
 create function "{schema}".jobs_enqueue_unique(
-  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
   if_taken text, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
@@ -568,8 +564,8 @@ begin
   for round in 1..5 loop
     begin
       enqueued := jobs_enqueue_one(
-        job_name, job_payload, job_priority, own_key, of_group, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms, run_at,
-        own_holds_key, key_ms, own_trace
+        job_name, job_payload, job_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms,
+        delay_ms, run_at, own_holds_key, key_ms, own_trace
       );
       -- Looks after the insert: a job that ends meanwhile is either in its way or here.
       if enqueued is not null and key_ms is not null and exists (
@@ -612,14 +608,15 @@ begin
     return (
       select json_agg(
         jobs_enqueue_unique(
-          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.max_attempts, e.backoff_ms, e.max_backoff_ms, e.delay_ms,
-          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
+          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.group_limit, e.max_attempts, e.backoff_ms, e.max_backoff_ms,
+          e.delay_ms, e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
         )::text order by e.position
       )
       from (
         select * from json_to_recordset(entries) as e (
-          position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text,
+          position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
+          max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean,
+          key_ms bigint, if_taken text,
           trace text
         ) order by e.position
       ) e
@@ -628,16 +625,16 @@ begin
   with entry as materialized (
     select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
     from json_to_recordset(entries) as e (
-      position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-      backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, trace text
+      position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
+      max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, trace text
     )
   ), inserted as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at,
-      ready_at, trace
+      id, name, state, priority, payload, unique_key, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, due_at,
+      enqueued_at, ready_at, trace
     )
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
-      max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
+      group_limit, max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
       greatest(due_at, asked_at), trace
     from entry
     on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
@@ -831,22 +828,42 @@ create function "{schema}".jobs_group_lock(group_key text) returns bigint langua
   select hashtextextended('holdfast jobs ' || group_key, 0)
 $function$;
 
--- Makes the first waiting job of each group ready. The caller has the groups' locks.
+-- The waiting jobs of a group that may run now beside those that run, in order. The caller has the group's lock.
+create function "{schema}".jobs_group_next(of_group text) returns table (id bigint, name text, state text) language sql stable
+as $function$
+  select placed.id, placed.name, placed.state
+  from (
+    select first.*, row_number() over in_order as place, min(first.group_limit) over in_order as lowest_limit
+    from (
+      select w.* from "{schema}".jobs w where w.group_key = of_group and w.state in ('ready', 'blocked')
+      order by w.priority desc, w.id
+      -- No more than the first one allows.
+      limit (
+        select h.group_limit from "{schema}".jobs h where h.group_key = of_group and h.state in ('ready', 'blocked')
+        order by h.priority desc, h.id limit 1
+      )
+    ) first window in_order as (order by first.priority desc, first.id rows unbounded preceding)
+  ) placed
+  cross join (
+    select count(*) as jobs, min(r.group_limit) as lowest_limit from "{schema}".jobs r
+    where r.group_key = of_group and r.state = 'running'
+  ) running
+  where running.jobs + placed.place <= least(placed.lowest_limit, running.lowest_limit)
+$function$;
+
+-- Makes the waiting jobs of each group ready that may run now. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   woken text[];
 begin
-  with head as (
-    select first.* from unnest(groups) as g (group_key) cross join lateral (
-      select j.id, j.name, j.state from jobs j
-      where j.group_key = g.group_key and j.state in ('ready', 'blocked') order by j.priority desc, j.id limit 1
-    ) first
+  with next as (
+    select n.* from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n
   ), unblocked as (
-    update jobs j set state = 'ready' from head where j.id = head.id and head.state = 'blocked'
+    update jobs j set state = 'ready' from next where j.id = next.id and next.state = 'blocked'
   )
   -- Also the names of jobs that were ready already: claims have passed them over while their group was locked.
-  select array_agg(distinct name) into woken from head;
+  select array_agg(distinct name) into woken from next;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
 end
 $function$;
@@ -857,14 +874,14 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
-    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
     max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
-    job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
+    job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
     job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
   );
 end
@@ -1030,10 +1047,10 @@ begin
           returning *
         ), kept as (
           insert into ended_jobs (
-            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
+            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
             backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
           )
-          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
+          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
             max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
             failed_attempts, progress, results[width_bucket(id, done)]::json
           from gone where keeps_completed or key_until > clock_timestamp()
@@ -1123,6 +1140,8 @@ create table "{schema}".jobs (
   -- Until when the unique key stays taken even if the job has ended. Null: it does not.
   key_until timestamptz,
   group_key text collate "C",
+  -- It runs beside fewer than so many jobs of its group.
+  group_limit integer not null default 1,
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
   -- Attempts that failed, or whose lease ended.
@@ -1160,8 +1179,9 @@ create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
 create unique index jobs_unique on "{schema}".jobs (name, unique_key)
   where unique_key is not null and (state <> 'running' or holds_key);
--- The database itself refuses a second running job of a group, whatever a claim does.
-create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
+-- The database itself refuses a second running job of a group whose jobs run one at a time, whatever a claim does.
+create unique index jobs_group_running on "{schema}".jobs (group_key, (case when group_limit > 1 then id else 0 end))
+  where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
 
@@ -1175,6 +1195,7 @@ create table "{schema}".ended_jobs (
   holds_key boolean not null default false,
   key_until timestamptz,
   group_key text collate "C",
+  group_limit integer not null default 1,
   attempt integer not null,
   failures integer not null,
   max_attempts integer not null,
@@ -1295,10 +1316,10 @@ declare
 begin
   with again as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
       max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     )
-    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
+    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
       max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing

@@ -14,7 +14,7 @@ $function$;
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
 -- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key.
 create function "{schema}".jobs_enqueue_one(
-  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
   own_holds_key boolean default false, key_ms bigint default null, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
@@ -25,12 +25,12 @@ declare
   enqueued bigint;
 begin
   insert into jobs (
-    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at,
-    enqueued_at, ready_at, trace
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, max_attempts, backoff_ms,
+    max_backoff_ms, due_at, enqueued_at, ready_at, trace
   )
   values (
     nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, most_attempts,
+    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, of_group_limit, most_attempts,
     first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at,
     case when is_delayed then starts_at else asked_at end, own_trace
   )
@@ -51,7 +51,7 @@ $function$;
 --                   new payload, and if it is delayed, it starts when the new one would
 -- Answers the id of the new or the changed job, or null if neither was possible.
 create function "{schema}".jobs_enqueue_unique(
-  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, most_attempts integer,
+  job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
   if_taken text, own_trace text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
@@ -63,8 +63,8 @@ begin
   for round in 1..5 loop
     begin
       enqueued := jobs_enqueue_one(
-        job_name, job_payload, job_priority, own_key, of_group, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms, run_at,
-        own_holds_key, key_ms, own_trace
+        job_name, job_payload, job_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms,
+        delay_ms, run_at, own_holds_key, key_ms, own_trace
       );
       -- Looks after the insert: a job that ends meanwhile is either in its way or here.
       if enqueued is not null and key_ms is not null and exists (
@@ -107,14 +107,15 @@ begin
     return (
       select json_agg(
         jobs_enqueue_unique(
-          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.max_attempts, e.backoff_ms, e.max_backoff_ms, e.delay_ms,
-          e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
+          e.name, e.payload, e.priority, e.unique_key, e.group_key, e.group_limit, e.max_attempts, e.backoff_ms, e.max_backoff_ms,
+          e.delay_ms, e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
         )::text order by e.position
       )
       from (
         select * from json_to_recordset(entries) as e (
-          position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-          backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean, key_ms bigint, if_taken text,
+          position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
+          max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean,
+          key_ms bigint, if_taken text,
           trace text
         ) order by e.position
       ) e
@@ -123,16 +124,16 @@ begin
   with entry as materialized (
     select nextval('job_ids') as id, e.*, coalesce(e.run_at, asked_at + e.delay_ms * interval '1 ms') as due_at
     from json_to_recordset(entries) as e (
-      position integer, name text, payload text, priority smallint, unique_key text, group_key text, max_attempts integer,
-      backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, trace text
+      position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
+      max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, trace text
     )
   ), inserted as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, group_key, max_attempts, backoff_ms, max_backoff_ms, due_at, enqueued_at,
-      ready_at, trace
+      id, name, state, priority, payload, unique_key, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, due_at,
+      enqueued_at, ready_at, trace
     )
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
-      max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
+      group_limit, max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
       greatest(due_at, asked_at), trace
     from entry
     on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing

@@ -7,22 +7,42 @@ create function "{schema}".jobs_group_lock(group_key text) returns bigint langua
   select hashtextextended('holdfast jobs ' || group_key, 0)
 $function$;
 
--- Makes the first waiting job of each group ready. The caller has the groups' locks.
+-- The waiting jobs of a group that may run now beside those that run, in order. The caller has the group's lock.
+create function "{schema}".jobs_group_next(of_group text) returns table (id bigint, name text, state text) language sql stable
+as $function$
+  select placed.id, placed.name, placed.state
+  from (
+    select first.*, row_number() over in_order as place, min(first.group_limit) over in_order as lowest_limit
+    from (
+      select w.* from "{schema}".jobs w where w.group_key = of_group and w.state in ('ready', 'blocked')
+      order by w.priority desc, w.id
+      -- No more than the first one allows.
+      limit (
+        select h.group_limit from "{schema}".jobs h where h.group_key = of_group and h.state in ('ready', 'blocked')
+        order by h.priority desc, h.id limit 1
+      )
+    ) first window in_order as (order by first.priority desc, first.id rows unbounded preceding)
+  ) placed
+  cross join (
+    select count(*) as jobs, min(r.group_limit) as lowest_limit from "{schema}".jobs r
+    where r.group_key = of_group and r.state = 'running'
+  ) running
+  where running.jobs + placed.place <= least(placed.lowest_limit, running.lowest_limit)
+$function$;
+
+-- Makes the waiting jobs of each group ready that may run now. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   woken text[];
 begin
-  with head as (
-    select first.* from unnest(groups) as g (group_key) cross join lateral (
-      select j.id, j.name, j.state from jobs j
-      where j.group_key = g.group_key and j.state in ('ready', 'blocked') order by j.priority desc, j.id limit 1
-    ) first
+  with next as (
+    select n.* from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n
   ), unblocked as (
-    update jobs j set state = 'ready' from head where j.id = head.id and head.state = 'blocked'
+    update jobs j set state = 'ready' from next where j.id = next.id and next.state = 'blocked'
   )
   -- Also the names of jobs that were ready already: claims have passed them over while their group was locked.
-  select array_agg(distinct name) into woken from head;
+  select array_agg(distinct name) into woken from next;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
 end
 $function$;
@@ -33,14 +53,14 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
-    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+    id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
     max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
-    job.group_key, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
+    job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
     job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
   );
 end
@@ -206,10 +226,10 @@ begin
           returning *
         ), kept as (
           insert into ended_jobs (
-            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts,
+            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
             backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
           )
-          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures,
+          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
             max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
             failed_attempts, progress, results[width_bucket(id, done)]::json
           from gone where keeps_completed or key_until > clock_timestamp()

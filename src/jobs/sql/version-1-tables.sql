@@ -24,6 +24,8 @@ create table "{schema}".jobs (
   -- Until when the unique key stays taken even if the job has ended. Null: it does not.
   key_until timestamptz,
   group_key text collate "C",
+  -- It runs beside fewer than so many jobs of its group.
+  group_limit integer not null default 1,
   -- Rises with every claim and never falls, not even when a dead job is tried again.
   attempt integer not null default 0,
   -- Attempts that failed, or whose lease ended.
@@ -61,8 +63,9 @@ create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state
 create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
 create unique index jobs_unique on "{schema}".jobs (name, unique_key)
   where unique_key is not null and (state <> 'running' or holds_key);
--- The database itself refuses a second running job of a group, whatever a claim does.
-create unique index jobs_group_running on "{schema}".jobs (group_key) where group_key is not null and state = 'running';
+-- The database itself refuses a second running job of a group whose jobs run one at a time, whatever a claim does.
+create unique index jobs_group_running on "{schema}".jobs (group_key, (case when group_limit > 1 then id else 0 end))
+  where group_key is not null and state = 'running';
 create index jobs_group_waiting on "{schema}".jobs (group_key, priority desc, id)
   where group_key is not null and state in ('ready', 'blocked');
 
@@ -76,6 +79,7 @@ create table "{schema}".ended_jobs (
   holds_key boolean not null default false,
   key_until timestamptz,
   group_key text collate "C",
+  group_limit integer not null default 1,
   attempt integer not null,
   failures integer not null,
   max_attempts integer not null,

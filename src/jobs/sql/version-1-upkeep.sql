@@ -91,10 +91,10 @@ declare
 begin
   with again as (
     insert into jobs (
-      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, attempt, failures, max_attempts, backoff_ms,
+      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
       max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     )
-    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, attempt, 0, max_attempts, backoff_ms,
+    select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
       max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
