@@ -57,7 +57,10 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
     [['a', 1, { delay: 1, runAt: new Date() }], 'Expected `runAt` to be left out beside `delay`'],
     [['a', 1, { priority: 0.5 }], 'Expected `priority` to be a whole number from -32768 to 32767, got 0.5.'],
     [['a', 1, { maxAttempts: 0 }], 'Expected `maxAttempts` to be a whole number from 1 to 1000, got 0.'],
-    [['a', 1, { group: 'g', groupLimit: 0 }], 'Expected `groupLimit` to be a whole number from 1 to 1000, got 0.'],
+    [
+      ['a', 1, { group: 'g', groupLimit: 0 }],
+      'Expected `groupLimit` to be a whole number from 1 to 1000, got 0.',
+    ],
     [['a', 1, { groupLimit: 2 }], 'Expected `group` to be given beside `groupLimit`'],
     [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8) without U+0000'],
     [['a', 1, { key: '鍵'.repeat(200) }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8)'],

@@ -101,6 +101,10 @@ test('the role that enqueues does so, in its own transactions too, and can do no
   expect(await own.enqueue('a', 1, { delay: '1h' })).not.toBeNull()
   for (const payload of [1, 2])
     await jobs.enqueue('b', payload, { key: 'k', uniqueFor: '1h', ifTaken: 'postpone', delay: '1h' })
+  await run(
+    urlOf('shop'),
+    `select holdfast.enqueue('b', '3', '{"key": "k", "ifTaken": "postpone", "delay": "2h"}')`,
+  )
   const denied = { code: 'store-refused', message: expect.stringContaining('docs/jobs.md') }
   await jobs.enqueue('ready')
   await expect(jobs.claim('ready')).rejects.toMatchObject(denied)

@@ -115,8 +115,7 @@ begin
         select * from json_to_recordset(entries) as e (
           position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
           max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean,
-          key_ms bigint, if_taken text,
-          trace text
+          key_ms bigint, if_taken text, trace text
         ) order by e.position
       ) e
     );
