@@ -1,5 +1,5 @@
 // A dashboard beside an application's own routes. Here a program looks at it in place of a person.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Needs: nothing.
 // Run: npx tsx examples/dashboard.ts
 import { once } from 'node:events'
 import { createServer } from 'node:http'

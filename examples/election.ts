@@ -1,5 +1,5 @@
 // Three instances of a service elect a leader. The leader goes, and the next one leads.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Needs: nothing.
 // Run: npx tsx examples/election.ts
 import { createLocks } from 'holdfast'
 import { sqliteStore } from 'holdfast/sqlite'

@@ -1,5 +1,5 @@
 // An Express application that pays invoices, each by one request at a time, and shuts down without cutting one off.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1; express.
+// Needs: express.
 // Run: npx tsx examples/express-app.ts
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'

@@ -1,5 +1,5 @@
 // A Fastify application that pays invoices, each by one request at a time, whichever instance it reaches.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1; fastify.
+// Needs: fastify.
 // Run: npx tsx examples/fastify-app.ts
 import { EventEmitter, once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'

@@ -1,5 +1,5 @@
 // Two instances of an Express application take payments. A client that hangs up and asks again pays once.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1; express.
+// Needs: express.
 // Run: npx tsx examples/idempotency-key.ts
 import { once } from 'node:events'
 import type { Server } from 'node:http'

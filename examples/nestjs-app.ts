@@ -1,6 +1,5 @@
 // A NestJS application that pays invoices, each by one call at a time, over all its instances.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1;
-//   @nestjs/common, @nestjs/core, @nestjs/platform-express, reflect-metadata, rxjs.
+// Needs: @nestjs/common, @nestjs/core, @nestjs/platform-express, reflect-metadata, rxjs.
 // Run: npx tsx examples/nestjs-app.ts
 import 'reflect-metadata'
 import { setTimeout as sleep } from 'node:timers/promises'

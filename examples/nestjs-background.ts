@@ -1,6 +1,5 @@
 // Two instances of a NestJS application: each tick of a cron job runs in one of them, one leads, and when it closes, the other.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1;
-//   @nestjs/common, @nestjs/core, reflect-metadata, rxjs.
+// Needs: @nestjs/common, @nestjs/core, reflect-metadata, rxjs.
 // Run: npx tsx examples/nestjs-background.ts
 import 'reflect-metadata'
 import { EventEmitter, once } from 'node:events'

@@ -1,5 +1,5 @@
 // What locks tell: a log of what happens, metrics for Prometheus, and the event of a loss.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1; prom-client.
+// Needs: prom-client.
 // Run: npx tsx examples/observe.ts
 import { setTimeout } from 'node:timers/promises'
 import { createLocks, lockEvents } from 'holdfast'

@@ -1,5 +1,5 @@
 // Three members divide twelve partitions, and one of them leaves.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Needs: nothing.
 // Run: npx tsx examples/partition.ts
 import { createLocks } from 'holdfast'
 import { createPartition } from 'holdfast/partition'

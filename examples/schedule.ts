@@ -1,5 +1,5 @@
 // Three instances of a service have the same schedule: each tick is run by one of them, also when one is stopped.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Needs: nothing.
 // Run: npx tsx examples/schedule.ts
 import { createLocks } from 'holdfast'
 import { createSchedule } from 'holdfast/schedule'

@@ -1,5 +1,5 @@
 // Code that is written for `navigator.locks` of a browser, between two processes' worth of clients at one store.
-// Needs: SQLite: part of Node.js 22.16 and newer; before, the package @photostructure/sqlite@1.
+// Needs: nothing.
 // Run: npx tsx examples/web-locks.ts
 import { connect } from 'holdfast'
 import { webLocks } from 'holdfast/web-locks'

@@ -1,4 +1,4 @@
-// Of several servers one sends mail. Needs: SQLite, or the store at STORE. Run: node server.mjs 3001
+// Of several servers one sends mail. Needs: nothing, or the server at STORE. Run: node server.mjs 3001
 import { createServer } from 'node:http'
 import { connect } from 'holdfast'
 import { createLockWorker } from 'holdfast/worker'

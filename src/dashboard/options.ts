@@ -43,7 +43,7 @@ export interface RecordOptions {
   readonly keep?: Duration | undefined
   /**
    * An SQLite file that keeps the history when the process ends. It is made where there is none. Give each dashboard a file of
-   * its own. Default: memory only. Needs Node.js 22.16 or the package `@photostructure/sqlite`.
+   * its own. Default: memory only.
    */
   readonly file?: string | undefined
   /**

@@ -27,7 +27,7 @@ test('every example is linked from a page', () => {
   expect(examples.filter((path) => !links.includes(path))).toEqual([])
 })
 
-/** The packages that it imports, the servers whose addresses it reads, and the embedded store. */
+/** The packages that it imports, and the servers whose addresses it reads. */
 function needsOf(source: string): string[] {
   const imported = Array.from(
     source.matchAll(/^(?:import|\} from) .*?'([^'.][^']*)'$/gm),
@@ -35,7 +35,6 @@ function needsOf(source: string): string[] {
   )
   const packages = imported.filter((name) => !/^(node:|holdfast)/.test(name))
   const servers = Array.from(source.matchAll(/process\.env\['(\w+_URL)'\]/g), ([, name = '']) => name)
-  const usesSqlite = /sqlite:|holdfast\/sqlite/.test(source)
-  const needs = [...packages, ...servers, ...(usesSqlite ? ['SQLite'] : [])]
+  const needs = [...packages, ...servers]
   return needs.length === 0 ? ['nothing'] : needs
 }

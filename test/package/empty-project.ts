@@ -14,7 +14,7 @@ export interface EmptyProject extends Disposable {
   write(path: string, text: string): string
   /** Puts a package beside that of this project, from a folder. */
   link(name: string, folder: string): void
-  /** What a program printed and how it ended, with its standard error in front where it failed. */
+  /** {@link runIn} its folder. */
   run(command: string, args: readonly string[], environment?: NodeJS.ProcessEnv): Promise<string>
 }
 
@@ -50,15 +50,24 @@ export function emptyProject(tarball: string, beside: readonly string[] = []): E
       writeFileSync(join(folder, path), text)
       return join(folder, path)
     },
-    run: (command, args, environment) =>
-      new Promise((resolve) => {
-        const env = { ...process.env, NO_COLOR: '1', NODE_OPTIONS: '', ...environment }
-        execFile(command, args, { cwd: folder, env, timeout: 150_000 }, (error, stdout, stderr) => {
-          resolve(error === null ? stdout : `${stderr}${stdout}\nended with ${error.code ?? error.signal}`)
-        })
-      }),
+    run: (command, args, environment) => runIn(folder, command, args, environment),
     [Symbol.dispose]: () => rmSync(folder, { recursive: true, force: true }),
   }
+}
+
+/** What a program printed and how it ended, with its standard error in front where it failed. */
+export function runIn(
+  folder: string,
+  command: string,
+  args: readonly string[],
+  environment?: NodeJS.ProcessEnv,
+): Promise<string> {
+  return new Promise((resolve) => {
+    const env = { ...process.env, NO_COLOR: '1', NODE_OPTIONS: '', ...environment }
+    execFile(command, args, { cwd: folder, env, timeout: 150_000 }, (error, stdout, stderr) => {
+      resolve(error === null ? stdout : `${stderr}${stdout}\nended with ${error.code ?? error.signal}`)
+    })
+  })
 }
 
 /** Where a package of the tools is; they are installed on first use. */

@@ -14,7 +14,7 @@ import { SqliteStore } from './sqlite-store.ts'
  * Calls throw `StoreError`s: `store-refused` when the file cannot be used until a person changes something,
  * `store-unavailable` when the disk is full or another process was stopped in the middle of a transaction.
  *
- * Needs Node.js 22.16 or newer, or the package `@photostructure/sqlite`, which needs no compiler.
+ * Node.js before 22.16 needs the package `@photostructure/sqlite`, an optional dependency that npm installs with this one.
  *
  * ```ts
  * import { createLocks } from 'holdfast'
