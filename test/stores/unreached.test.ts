@@ -1,4 +1,5 @@
-import { createServer } from 'node:net'
+import { once } from 'node:events'
+import { type AddressInfo, createServer, type Server } from 'node:net'
 import { Redis } from 'ioredis'
 import { createClient } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
@@ -33,6 +34,18 @@ beforeAll(async () => {
   etcd = await startEtcd()
 })
 afterAll(() => Promise.all([plain.close(), secure.close(), etcd.close()]))
+
+const listeners: Server[] = []
+afterAll(() => {
+  for (const server of listeners) server.close()
+})
+
+async function listening(server: Server): Promise<number> {
+  listeners.push(server)
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
 
 describe('the message of connect() says why', () => {
   test.each([
@@ -72,23 +85,22 @@ describe('the message of connect() says why', () => {
   test('only the client speaks TLS', async () => {
     // Redis waits for the end of what is no line for it, and says nothing.
     expect(await errorOf(connect(`rediss://127.0.0.1:${plain.port}`))).toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringMatching(/^The Redis server does not speak TLS at that port\./),
+    })
+    const mute = await listening(createServer())
+    expect(await errorOf(connect(`rediss://127.0.0.1:${mute}`))).toMatchObject({
       message: expect.stringContaining('whether it speaks TLS (rediss:) at that port or not (redis:)'),
     })
     expect(await errorOf(connect(`etcds://localhost:${etcd.port}`))).toMatchObject({
       message: expect.stringContaining('TLS'),
     })
-    const talker = createServer((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')).listen(
-      0,
-      '127.0.0.1',
-    )
-    await new Promise((resolve) => talker.once('listening', resolve))
-    const { port } = talker.address() as { port: number }
-    expect(await errorOf(connect(`rediss://127.0.0.1:${port}`))).toMatchObject({
+    const talker = await listening(createServer((socket) => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n')))
+    expect(await errorOf(connect(`rediss://127.0.0.1:${talker}`))).toMatchObject({
       message: expect.stringMatching(
         /does not speak (?:TLS|it) at that port|only one of the two sides speaks TLS/,
       ),
     })
-    talker.close()
   })
 
   test('nobody vouches for the certificate', async () => {

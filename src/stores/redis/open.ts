@@ -18,6 +18,7 @@ import type { IoredisClient } from './server/ioredis.ts'
 import { has, isIoredis, linksOf, serverLinksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
 import type { NodeRedisClient } from './server/node-redis.ts'
+import { plainServerAt } from './server/plain-server.ts'
 import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /**
@@ -62,7 +63,8 @@ export function redisStore(
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
   const ofUrl = urlOptionsIn(new URL(url).searchParams)
-  return answering(redisStore(await newClient(url), { ...ofUrl, ...given(options) }), options)
+  const store = redisStore(await newClient(url), { ...ofUrl, ...given(options) })
+  return answering(store, { readOnly: options.readOnly, whySilent: () => plainServerAt(url) })
 }
 
 function linkOf(client: unknown, options: RedisStoreOptions): RedisLink | ClusterLink {

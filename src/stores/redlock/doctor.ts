@@ -159,7 +159,7 @@ function votes(servers: number, ages: readonly number[], { maxTtlMs }: RedlockSe
     {
       check: 'votes',
       verdict: 'warning',
-      text: `The votes of ${counting} of ${counted(servers, 'server')} count now, and ${needed} have to before anybody gets a lock. That passes with time. If the servers are new, initRedlock() or holdfast init makes their votes count at once. If it comes back, something restarts or empties the servers.`,
+      text: `The votes of ${counting} of ${counted(servers, 'server')} count now, and ${needed} have to before anybody gets a lock. That passes with time. For new servers, initRedlock() or holdfast init spares this wait, if it is called before any other process uses them. If it comes back, something restarts or empties the servers.`,
     },
   ]
 }

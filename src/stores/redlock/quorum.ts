@@ -128,6 +128,6 @@ const SOME_FORGETFUL =
   'Some of the Redis servers are new, have lost their data, or had their clocks set back, less than `maxTtl` ago. Their votes are needed for this key, and do not count yet. Try again.'
 
 const ADVICE =
-  'If no process has ever used them, initRedlock() of holdfast/redlock or `holdfast init` makes their votes count at once.'
+  'To spare new servers this wait, call initRedlock() of holdfast/redlock, or `holdfast init`, before any other process uses them.'
 /** The clocks of a server and of this process do not agree to the millisecond on the end of `maxTtl`. */
 const SHORTEST_RETRY_MS = 10

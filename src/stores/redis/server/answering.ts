@@ -3,15 +3,23 @@ import { look } from '../../../base/read-only.ts'
 import type { Store } from '../../../contract/store.ts'
 import { StoreError } from '../../../errors.ts'
 
+export interface AnsweringOptions {
+  readonly readOnly?: boolean | undefined
+  /** What is wrong with a server that is silent, if it can be found out. Asked after a second of silence. */
+  readonly whySilent?: () => Promise<string | undefined>
+}
+
 /** Resolves with the store once it has answered something. If it does not, closes it and rejects. */
 export function answering<S extends Pick<Store, 'release' | 'inspect' | 'close'>>(
   store: S,
-  { readOnly = false }: { readonly readOnly?: boolean | undefined } = {},
+  { readOnly = false, whySilent = async () => undefined }: AnsweringOptions = {},
 ): Promise<S> {
   return opened(store, async () => {
-    let timer: NodeJS.Timeout | undefined
+    const timers: NodeJS.Timeout[] = []
     const silence = new Promise<never>((_, reject) => {
-      timer = setTimeout(() => reject(new StoreError('store-unavailable', SILENT)), ANSWER_LIMIT_MS)
+      const fail = (what: string) => reject(new StoreError('store-unavailable', what))
+      const suspect = () => void whySilent().then((what) => what !== undefined && fail(what))
+      timers.push(setTimeout(suspect, SUSPICION_MS), setTimeout(fail, ANSWER_LIMIT_MS, SILENT))
     })
     try {
       // Needs what every request needs, finds nobody, and changes nothing.
@@ -20,7 +28,7 @@ export function answering<S extends Pick<Store, 'release' | 'inspect' | 'close'>
         : store.release({ key: 'is anybody there', id: '?', cancel: false })
       await Promise.race([answer, silence])
     } finally {
-      clearTimeout(timer)
+      for (const timer of timers) clearTimeout(timer)
     }
   })
 }
@@ -36,5 +44,6 @@ async function lookTwice(store: Pick<Store, 'inspect'>): Promise<void> {
 
 /** A server that hangs still accepts connections: its kernel does. So there is a limit for the first answer, too. */
 const ANSWER_LIMIT_MS = 5000
+const SUSPICION_MS = 1000
 const SILENT =
   'The Redis server did not answer within 5 s. Check that it runs and is not stopped, whether it speaks TLS (rediss:) at that port or not (redis:), and the network in between.'

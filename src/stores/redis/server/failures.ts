@@ -141,6 +141,11 @@ export function needsPerson(error: unknown): boolean {
   return storeErrorOf(error, undefined, 0).code === 'store-refused'
 }
 
+/** Whether the server has no database with the number that the client asks for, so that it refuses every command. */
+export function isMissingDatabase(error: unknown): boolean {
+  return refusalOf(messageOf(error)) === DATABASE
+}
+
 /** Whether the user lacks a right. */
 export function isMissingRight(error: unknown): boolean {
   return storeErrorOf(error, undefined, 0).message === REFUSALS['NOPERM']

@@ -1,12 +1,12 @@
 import type { RawConnection } from './client-link.ts'
-import { replyCode } from './failures.ts'
+import { isMissingDatabase, replyCode } from './failures.ts'
 
 /** Undefined where the user may not ask that, or the server does not know the command. */
 export async function permitted(reply: Promise<unknown>): Promise<unknown> {
   try {
     return await reply
   } catch (error) {
-    if (replyCode(error) === undefined) throw error
+    if (replyCode(error) === undefined || isMissingDatabase(error)) throw error
     return undefined
   }
 }
