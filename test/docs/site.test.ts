@@ -12,6 +12,9 @@ let folder: string
 let files: readonly string[]
 const texts = new Map<string, string>()
 
+/** Half a minute, and many times that on a busy machine. */
+const SLOWEST_BUILD_MS = 600_000
+
 beforeAll(() => {
   folder = mkdtempSync(join(tmpdir(), 'holdfast-site-'))
   const build = ['--import', 'tsx', 'scripts/docs/build.ts', folder]
@@ -22,7 +25,7 @@ beforeAll(() => {
   for (const file of files.filter((path) => /\.(html|svg)$/.test(path))) {
     texts.set(file, readFileSync(join(folder, file), 'utf8'))
   }
-})
+}, SLOWEST_BUILD_MS)
 afterAll(() => rmSync(folder, { recursive: true, force: true }))
 
 test('has each page of the repository, and each public name under the path that it is imported by', () => {
