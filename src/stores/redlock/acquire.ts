@@ -4,6 +4,7 @@ import type { AcquireAnswer, Gone, Ticket } from '../../contract/store.ts'
 import { contend } from './contention.ts'
 import { claimFence, type Vote, votesLostError } from './fencing.ts'
 import { poll, type Tally } from './poll.ts'
+import type { Proposal } from './proposals.ts'
 import { forgetfulError, inTurn, NO_FENCE, type Quorum, tooFewError, withdraw } from './quorum.ts'
 import type { RedlockServer } from './redlock-server.ts'
 import { has, NO_SERVERS, type ServerSet, withServer } from './server-set.ts'
@@ -49,14 +50,14 @@ class AcquireRound {
   #sentTo: ServerSet = NO_SERVERS
   #unansweredBy: ServerSet = NO_SERVERS
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
-  readonly #proposal: number | undefined
+  readonly #proposal: Proposal | undefined
 
   constructor(quorum: Quorum, ticket: Ticket, record: TicketRecord) {
     this.#quorum = quorum
     this.#ticket = ticket
     this.#record = record
     // With a minimum hold a claim is needed anyway: the hold begins with it.
-    this.#proposal = quorum.fences && ticket.minHoldMs === 0 ? quorum.proposals.next() : undefined
+    if (ticket.minHoldMs === 0) this.#proposal = quorum.fences ? quorum.proposals.next() : 'unfenced'
   }
 
   /** Undefined: the ticket should play another round, as no ticket has a quorum, or its votes were lost before the claim. */

@@ -1,6 +1,7 @@
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import { poll, type Tally } from './poll.ts'
+import type { Proposal } from './proposals.ts'
 import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
 import type { RedlockServer } from './redlock-server.ts'
 import type { ClaimAnswer } from './server-scripts.ts'
@@ -56,7 +57,7 @@ export interface VotedTicket {
   readonly record: TicketRecord
   readonly votes: readonly Vote[]
   /** The fence that the servers were asked to give, if there was one. */
-  readonly proposal?: number | undefined
+  readonly proposal?: Proposal | undefined
 }
 
 /** The vote of one server, and the fence that it gave the ticket. */

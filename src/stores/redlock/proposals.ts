@@ -28,6 +28,9 @@ export class Proposals {
   }
 }
 
+/** What a request for votes says of the fence. `unfenced`: the lease has none, so a server need not count one. */
+export type Proposal = number | 'unfenced'
+
 /** How much longer than the last claim the next request may take to reach the servers. */
 const MARGIN_US = 5000
 /** After so long a claim is used to learn the time again: one claim in a second costs little. */

@@ -8,6 +8,7 @@ import { SingleServer } from '../redis/server/single-server.ts'
 import { IdentityQueue } from './identity-queue.ts'
 import { type OpenRequest, OpenRequests } from './open-requests.ts'
 import { PendingReleases } from './pending-releases.ts'
+import type { Proposal } from './proposals.ts'
 import { votingScripts } from './scripts.ts'
 import type { ServerIdentity } from './server-identity.ts'
 import { type Claim, type ClaimAnswer, ServerScripts } from './server-scripts.ts'
@@ -141,7 +142,8 @@ export class RedlockServer {
   }
 
   /** Asks for the vote of this server, with the proposed fence if the server can give that; see proposal.lua. */
-  requestVote(ticket: Ticket, proposal: number | undefined): Promise<AcquireAnswer> {
+  requestVote(ticket: Ticket, proposal: Proposal | undefined): Promise<AcquireAnswer> {
+    if (proposal === 'unfenced') return this.rooms.acquireWith(ticket, '-')
     return this.rooms.acquireWith(
       ticket,
       proposal === undefined ? undefined : `${proposal} ${this.#options.maxTtlMs} ${this.#memory}`,

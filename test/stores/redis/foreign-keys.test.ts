@@ -12,10 +12,10 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 test.each([
-  ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '1 apples')],
-  ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '1 x')],
-  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '1 tfoo\0h 12 apples')],
-  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '1 tfoo\0h apples')],
+  ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '2 apples')],
+  ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '2 x')],
+  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0h 12 apples')],
+  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0h apples')],
 ] as const)(
   '%s fails its own call, and neither its neighbours in the same tick nor the fences',
   async (_what, spoil) => {

@@ -166,7 +166,7 @@ describe('a server whose SCAN has no end', () => {
 
 test('what people are shown of a key is short, however long the label, the id or the key is', async () => {
   const holder = (id: string, owner: string): string =>
-    bulk(`1 t${id}\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox ${owner}`)
+    bulk(`2 t${id}\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox ${owner}`)
   const held = [holder('id', NEWLINES), holder(NEWLINES, '{}'), holder('id', '{}')]
   await using server = await startFakeRedis(([command, , , room]) => {
     if (command === 'SCAN')

@@ -120,7 +120,7 @@ describe('a key that is used by something else', () => {
   test.each([
     ['a string', ['SET', 'holdfast:{key}', 'hello']],
     ['a number', ['SET', 'holdfast:{key}', '42']],
-    ['a list', ['RPUSH', 'holdfast:{key}', '1 t']],
+    ['a list', ['RPUSH', 'holdfast:{key}', '2 t']],
     ['a hash', ['HSET', 'holdfast:{key}', 'a', 'b']],
     ['a sorted set', ['ZADD', 'holdfast:{key}', '1', 'one']],
   ])('(%s) is refused, left as it is, and in no other key’s way', async (_, command) => {
@@ -143,13 +143,13 @@ describe('a key that is used by something else', () => {
   })
 
   test.each([
-    ['one holder', ['SET', 'holdfast:{key}', '2 whatever comes next']],
-    ['more', ['ZADD', 'holdfast:{key}', '0', '2 whatever comes next', '0', 'b']],
+    ['one holder', ['SET', 'holdfast:{key}', '3 whatever comes next']],
+    ['more', ['ZADD', 'holdfast:{key}', '0', '3 whatever comes next', '0', 'b']],
   ])('and was written by a newer version (%s) is refused with the advice to update', async (_, command) => {
     await server.command(...command)
     expect(await rejection(store.acquire(ticket()))).toMatchObject({
       code: 'store-refused',
-      message: expect.stringMatching(/newer version.*layout 2.*Update/),
+      message: expect.stringMatching(/newer version.*layout 3.*Update/),
     })
   })
 })

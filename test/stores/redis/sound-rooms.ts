@@ -46,27 +46,28 @@ interface Context {
 }
 
 function checkLone(content: string, { pttl, fence, now }: Context): void {
-  const ticket = parse(content.slice(2))
-  assert.match(content, /^1 t[^\0]*\0h \d{16} \d{16} \d{13} 0 /)
+  const ticket = parse(content)
+  assert.match(content, /^2 t[^\0]*\0h \d{16} \d{16} \d{13} 0 /)
   assert.ok(ticket.number <= fence, `a fence beyond the last one: ${content}`)
   assert.ok(ticket.till + ticket.delay - now <= pttl, `kept for ${pttl} ms only: ${content}`)
 }
 
 function checkRoom(members: readonly string[], { pttl, fence, now }: Context): void {
   const all = JSON.stringify(members)
-  const tickets = members.filter((member) => member.startsWith('t')).map(parse)
-  const places = tickets.map((ticket) => ticket.place)
-  const graves = members.filter((member) => member.startsWith('x'))
+  const tickets = members.filter((member) => /^[eq]/.test(member)).map(parse)
+  const isOnly = tickets.filter(({ state }) => state !== 'w').length === 1
+  const indices = tickets.filter(({ state }) => state === 'w' || !isOnly).map(({ index }) => index)
+  const graves = members.filter((member) => /^t[^\0]*\0x/.test(member))
   const graveEnds = graves.map((grave) => {
-    const [, id, until] = /^x([^\0]*)\0(\d{13}) [ge]/.exec(grave) ?? []
+    const [, id, until] = /^t([^\0]*)\0x(\d{13}) [ge]/.exec(grave) ?? []
     return `y${until}${id}`
   })
-  const inPlace = members.filter((member) => /^[eqy]/.test(member))
-  assert.deepEqual(inPlace, [...places, ...graveEnds].sort(), `places and entries differ: ${all}`)
-  const [summary = '', ...others] = members.filter((member) => !/^[eqrtxy]/.test(member))
+  const found = members.filter((member) => /^y|^t[^\0]*\0[^x]/.test(member))
+  assert.deepEqual(found, [...indices, ...graveEnds].sort(), `indices and entries differ: ${all}`)
+  const [summary = '', ...others] = members.filter((member) => !/^[eqrty]/.test(member))
   assert.deepEqual(others, [], `more than a summary: ${all}`)
-  assert.match(summary, /^1(?: \d+){7}$/)
-  const [, arrivals = 0, holders, units, limit, smallest, closed = 0, kept = 0] = summary
+  assert.match(summary, /^2(?: \d+){7}$/)
+  const [, holders, units, limit, smallest, closed = 0, kept = 0, arrivals = 0] = summary
     .split(' ')
     .map(Number)
   checkGroups(members, { kept, all })
@@ -92,7 +93,7 @@ function checkRoom(members: readonly string[], { pttl, fence, now }: Context): v
 }
 
 interface Kept {
-  readonly place: string
+  readonly index: string
   readonly state: string
   readonly number: number
   readonly till: number
@@ -103,14 +104,18 @@ interface Kept {
 }
 
 function parse(entry: string): Kept {
-  const [, id, state = '', number = '', till = '', hold, units, limit, delay] =
-    /^t([^\0]*)\0([howl]) (\d+) \d{16} (\d{13}) (\d+) (\d+) (\d+) \d+ (\d+) \S+ ./s.exec(entry) ?? []
+  const lone = /^2 t([^\0]*)\0h (\d{16}) (\d{16}) (\d{13}) (\d+) (.*)$/s.exec(entry)
+  const member =
+    lone === null ? entry : `e${lone[4]}${lone[1]}\0h ${lone[2]} ${lone[3]} ${lone[5]} ${lone[6]}`
+  const [, section, place, id, state = '', other, hold, units, limit, delay] =
+    /^([eq])(\d{13})([^\0]*)\0([howl]) (\d+) \d{16} (\d+) (\d+) (\d+) \d+ (\d+) \S+ ./s.exec(member) ?? []
   assert.ok(id !== undefined, `a ticket in a form of its own: ${JSON.stringify(entry)}`)
+  assert.equal(section === 'q', state === 'w', entry)
   return {
-    place: state === 'w' ? `q${number}${id}` : `e${till}${id}`,
+    index: `t${id}\0${section}${place}`,
     state,
-    number: Number(number),
-    till: Number(till),
+    number: Number(state === 'w' ? place : other),
+    till: Number(state === 'w' ? other : place),
     hold: Number(hold),
     units: Number(units),
     limit: Number(limit),
@@ -121,7 +126,7 @@ function parse(entry: string): Kept {
 /** Checks that each group has as many waiters as its entry says, and that each waiter of a group has such an entry. */
 function checkGroups(members: readonly string[], { kept, all }: { kept: number; all: string }): void {
   const waiters = members.flatMap((member) => {
-    const [, group] = /^t[^\0]*\0w \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ ([^ /]+\/\S+) /s.exec(member) ?? []
+    const [, group] = /^q[^\0]*\0w \d+ \d+ \d+ \d+ \d+ \d+ \d+ \d+ ([^ /]+\/\S+) /s.exec(member) ?? []
     return group === undefined ? [] : [group]
   })
   const groups = members.filter((member) => member.startsWith('r'))

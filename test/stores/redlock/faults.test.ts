@@ -387,7 +387,7 @@ async function roomsOn(server: RedisServer): Promise<number> {
     if ((await server.command('TYPE', key)) !== 'zset') rooms += 1
     else {
       const members = (await server.command('ZRANGE', key, 0, -1)) as string[]
-      if (members.some((member) => member.startsWith('t'))) rooms += 1
+      if (members.some((member) => /^[eq]/.test(member))) rooms += 1
     }
   }
   return rooms

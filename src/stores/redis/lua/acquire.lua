@@ -5,7 +5,8 @@
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
 --           room.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
---         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
+--         6 on redlock only, where each call has one id: the proposed fence, or `-` for a ticket without a fence, or nothing; see
+--           proposal.lua and unfenced.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
 --           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after askAgainMs at the latest;
@@ -26,7 +27,6 @@
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
 --@ start
-local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
 --@ last
@@ -36,7 +36,9 @@ local plain = string.find(ARGV[3], ' 0', -2, true)
 if #KEYS == 2 and plain then
   local fence = usText
 --@@ proposal
-  if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
+  local content = '2 t' .. ARGV[5] .. '\0h ' .. fence .. ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+  if redis.call('SET', KEYS[2], content, 'PX', ARGV[2], 'NX') then
+--@@ unfenced
     local last = takeLast(fence)
     if not last then
       redis.call('DEL', KEYS[2])
@@ -44,31 +46,35 @@ if #KEYS == 2 and plain then
     end
     if last < tonumber(fence) then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-    fence = string.format('%.0f', last + 1)
-    redis.call('SET', KEYS[1], fence)
-    redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\0h ' .. fence .. state, 'PX', ARGV[2])
-    return 'h' .. fence
+    local given = string.format('%.0f', last + 1)
+    redis.call('SET', KEYS[1], given)
+    redis.call('SET', KEYS[2], '2 t' .. ARGV[5] .. '\0h ' .. given .. string.sub(content, #ARGV[5] + #fence + 7), 'PX', ARGV[2])
+    return 'h' .. given
   end
 --@ crowd
 
   -- 2. The ticket joins the queue.
   local function join(key, id)
-    local was = crowd(key)
-    if not was or not isRemembered(key, was.head) then return end
-    local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\0', '(x' .. id .. '\0\255', 'LIMIT', '0', '1')[1]
+    local top = redis.pcall('ZRANGE', key, '0', '2')
+    local holder, head = top[2], top[3]
+    local summary = top[1]
+    if not holder or string.sub(summary, 1, 12) ~= '2 1 1 1 1 0 ' then return end
+    local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
+    local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
+    if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\0' then return end
     local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
     local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
     local till = now + patience
-    if known or entryOf(key, id) or patience == '0' or till > was.kept then return end
-    local arrival = string.format('%013.0f', was.arrivals + 1)
-    local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
-    local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
-    redis.call('ZREM', key, was.summary)
-    redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local least = was.head and accept / 6 or 0
-    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
-    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. now
+    if patience == '0' or till > (tonumber(kept) or 0) then return end
+    -- A ticket is known by its index or by its tombstone.
+    if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\0', '(t' .. id .. '\1', 'LIMIT', '0', '1')[1] then return end
+    local place = 'q' .. string.format('%013.0f', arrivals)
+    local entry = place .. id .. '\0w ' .. till .. ' ' .. usText .. ' ' .. nowText .. listens .. ' ' .. ARGV[4]
+    redis.call('ZREM', key, summary)
+    redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\0' .. place)
+    local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
+    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. nowText
   end
 
   local answer = join(KEYS[2], ARGV[5])
@@ -78,9 +84,10 @@ end
 local answers, general = {}, {}
 
 -- 3. Several free rooms.
+local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
+  local lone = '2 t' .. ARGV[at + 3] .. '\0h '
   if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
     if not lastFence then
       local given = nextFence()
@@ -108,7 +115,7 @@ if #general > 0 then
 
   local function queued(ticket, asked)
     local before = (room.summary and 1 or 0) + room.holders
-    local ahead = redis.call('ZRANK', room.key, ticket.place) - before
+    local ahead = redis.call('ZRANK', room.key, ticket.entry) - before
     return 'q' .. ahead .. ' ' .. string.sub(status(ticket, asked), 2)
   end
 

@@ -15,10 +15,10 @@
 local function remove()
   settle()
   local removed = { '' }
-  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
-    local id = string.match(entry, '^t(.-)%z')
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(r')) do
+    local ticket = ticketOf(entry)
+    local id = ticket.id
     if ARGV[1] == '' or ARGV[1] == id then
-      local ticket = find(id)
       if ticket.state == 'w' then
         erase(ticket)
       else

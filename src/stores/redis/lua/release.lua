@@ -8,25 +8,20 @@
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
--- go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays
--- until that is over.
+-- Lone holders come first. Then comes a single holder with a crowd behind it or with nobody (crowd.lua). All other tickets go by
+-- room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays until
+-- that is over.
 --@ start
--- A lone holder without a minimum hold; see room.lua for where its expiry is.
-local function isPlain(content, id)
-  local at = #id + 6
-  return string.find(content, '1 t' .. id .. '\0h ', 1, true) == 1 and string.find(content, ' 0 ', at + 48, true) == at + 48
-    and tonumber(string.sub(content, at + 35, at + 47)) > now
-end
-
 local answers, general = {}, {}
+-- Unlike GET, MGET makes no error of a key that holds something else.
+local contents = ARGV[1] == 'r' and redis.call('MGET', unpack(KEYS, 2)) or {}
 for at = 2, #KEYS do
-  local content = ARGV[1] == 'r' and redis.pcall('GET', KEYS[at])
-  if type(content) == 'string' and isPlain(content, ARGV[at + 1]) then
+  local content, lone = contents[at - 1], '2 t' .. ARGV[at + 1] .. '\0h '
+  -- A lone holder without a minimum hold; see room.lua for where its expiry is.
+  if content and string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+    and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now then
     redis.call('DEL', KEYS[at])
     answers[at - 1] = 'h'
-  elseif not content and ARGV[1] == 'r' then
-    answers[at - 1] = 'u'
   else
     general[#general + 1] = at
   end
@@ -38,40 +33,63 @@ if #general == 0 then return answers[2] and table.concat(answers, '\n') or answe
 --@ crowd
 asking = ARGV[2]
 
--- Hands the key over from a single holder to the head of the crowd behind it.
+-- Hands the key over from a single holder to the head of the crowd behind it. Reads entries by places, as isRemembered does.
 local function handOver(key, id)
-  local was = crowd(key)
-  if not was or not was.head or string.sub(was.place, 15) ~= id then return end
-  local mine = entryOf(key, id)
-  if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
-  local nextId = string.sub(was.head, 15)
-  local waiter = waiterOf(key, nextId)
-  if not waiter or waiter.till <= now or waiter.listens == '2' or not isRemembered(key, was.second) then return end
-  local terms, accept, delay, grant, inbox, owner =
-    string.match(waiter.entry, '^w %d+ %d+ %d+ %d+ (1 1 (%d+) (%d+) (%d+)) ([^ /]+)%S* (.*)$', #nextId + 3)
-  if not inbox then return end
+  local top = redis.pcall('ZRANGE', key, '0', '3')
+  local mine, head = top[2], top[3]
+  if not top[1] and not top.err then return 'u' end
+  if not mine or string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' or string.sub(mine, 15, 15 + #id) ~= id .. '\0' then return end
+  if (tonumber(string.sub(mine, 2, 14)) or 0) <= now or string.sub(mine, #id + 51, #id + 53) ~= ' 0 ' then return end
+  if not head then
+    redis.call('DEL', key)
+    return 'h'
+  end
+  local at = string.sub(head, 1, 1) == 'q' and string.find(head, '\0', 15, true)
+  if not at then return end
+  local nextId, till = string.sub(head, 15, at - 1), tonumber(string.sub(head, at + 3, at + 15))
+  local heard, listens = tonumber(string.sub(head, at + 34, at + 46)), string.sub(head, at + 47, at + 47)
+  local facts = string.sub(head, at + 49)
+  local _, before, accept, delay, grant = string.find(facts, '^1 1 (%d+) (%d+) (%d+) ')
+  local behind = grant and string.find(facts, ' ', before + 1, true)
+  if not behind or not heard or not till then return end
+  local inbox = string.sub(facts, before + 1, behind - 1)
+  local group, rest
+  local slash = string.find(inbox, '/', 1, true)
+  if slash then
+    local name, digit, count = inbox, nil, nil
+    till, heard, digit, count, group = groupOf(key, name)
+    if till == 0 then return end
+    if listens ~= '3' then listens = digit end
+    rest = count ~= '1' and string.format('r%s\0%.0f %.0f%s %.0f 1', name, till, heard, digit, count - 1)
+    inbox = string.sub(name, 1, slash - 1)
+    facts = string.sub(facts, 1, before) .. inbox .. string.sub(facts, behind)
+  end
+  if till <= now or listens == '2' or not isRemembered(key, top[4]) then return end
   -- Whether the message may be the lease; see room.lua.
-  local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
-  if now + (brings and grant or accept) + delay > was.kept then return end
+  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  if now + (brings and grant or accept) + delay > (tonumber(string.sub(top[1], 13, 25)) or 0) then return end
   -- Comes before the fence: a full server refuses a script that begins by adding.
-  local together = waiter.group or mine
-  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
+  local index = 't' .. nextId .. '\0' .. string.sub(head, 1, 14)
+  redis.call('ZREM', key, mine, head, index, group or head)
   local fence = nextFence()
   local got, granted
-  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. nowText or '') end
   -- If no process got the message, another waiter may get the key; see room.lua.
-  if not fence or got == 0 and waiter.listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
+  if not fence or got == 0 and listens == '1' then
+    redis.call('ZADD', key, '0', mine, '0', head, '0', index, '0', group or head)
     return
   end
-  local till = now + (granted and grant or accept)
-  local entry = 't' .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
-  local place = 'e' .. till .. nextId
-  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and not waiter.isLast and waiter.without or place)
+  local entry = 'e' .. now + (granted and grant or accept) .. nextId .. (granted and '\0h ' or '\0o ') .. fence .. ' ' .. usText
+    .. ' 0 ' .. facts
+  if rest then
+    redis.call('ZADD', key, '0', entry, '0', rest)
+  else
+    redis.call('ZADD', key, '0', entry)
+  end
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 
-if #KEYS == 2 and ARGV[1] == 'r' then
+if #KEYS == 2 and contents[1] == false then
   local answer = handOver(KEYS[2], ARGV[3])
   if answer then
     keepFence()

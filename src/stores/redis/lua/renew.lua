@@ -29,7 +29,7 @@ local answers, general = {}, {}
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
 for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 3] .. '\0h '
+  local lone = '2 t' .. ARGV[at + 3] .. '\0h '
   if not content then
     answers[at - 1] = 'g'
   elseif type(content) == 'string' and string.sub(content, 1, #lone) == lone and string.find(content, inbox, #lone, true) then
@@ -53,16 +53,16 @@ if ARGV[5] and #general == 0 then return table.concat(answers, '\n') end
 
 -- Renews the single holder in front of a crowd, or confirms the ticket that was offered its key.
 local function keepHolder(key, id)
-  local was = crowd(key)
-  if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
-  local mine = entryOf(key, id)
-  local fence, since, facts, delay =
-    string.match(mine or '', '^[ho] (%d+) (%d+) %d+ 0 (1 1 %d+ (%d+) .*)$', #id + 3)
-  local till = math.max(was.till, now + ttl)
-  if not fence or not string.find(facts, inbox, 1, true) or till + delay > was.kept then return end
-  redis.call('ZREM', key, mine, was.place)
-  local entry = 't' .. id .. '\0h ' .. fence .. ' ' .. since .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
+  local top = redis.pcall('ZRANGE', key, '0', '2')
+  local mine = top[2]
+  local kept = mine and string.match(top[1], '^2 1 1 1 1 0 (%d+) ')
+  if not kept or string.sub(mine, 15, 15 + #id) ~= id .. '\0' or not isRemembered(key, top[3]) then return end
+  local fence, since, facts, delay = string.match(mine, '^[ho] (%d+) (%d+) 0 (1 1 %d+ (%d+) .*)$', #id + 16)
+  local was = tonumber(string.sub(mine, 2, 14))
+  local till = math.max(was, now + ttl)
+  if was <= now or not fence or not string.find(facts, inbox, 1, true) or till + delay > tonumber(kept) then return end
+  redis.call('ZREM', key, mine)
+  redis.call('ZADD', key, '0', 'e' .. till .. id .. '\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
 if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
@@ -103,7 +103,7 @@ local function askForGroup()
   settle()
   if known.changed ~= '0' or room.stuck then return '-' end
   local head = first('q')
-  return waiting(asked, head and find(string.sub(head, 15)).group == groupName)
+  return waiting(asked, head and ticketOf(head).group == groupName)
 end
 
 local together = groupName ~= '' and makes == '' and attempt(KEYS[2], askForGroup)

@@ -10,15 +10,15 @@ export type StoredRoom = string | readonly string[]
  * holds no room of this layout.
  */
 export function roomView(key: string, content: StoredRoom, nowMs: number): RoomView | undefined {
-  const entries = typeof content === 'string' ? [content.slice('1 '.length)] : content
-  const [first = ''] = typeof content === 'string' ? [content] : content
-  if (typeof content === 'string' ? !first.startsWith('1 ') : !SUMMARY.test(first)) return undefined
+  const entries = typeof content === 'string' ? [content] : content
+  const [first = ''] = entries
+  if (typeof content !== 'string' && !SUMMARY.test(first)) return undefined
   const holders: HolderView[] = []
   const queue: [arrival: number, waiter: WaiterView][] = []
   const groups = groupsOf(entries)
-  let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[6])
+  let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[5])
   for (const entry of entries) {
-    if (typeof content !== 'string' && !entry.startsWith('t')) continue
+    if (typeof content !== 'string' && !/^[eq]/.test(entry)) continue
     const ticket = parseTicket(entry)
     if (ticket === undefined) return undefined
     const { id, state, number, sinceUs, units, limit, lockDelayMs, owner } = ticket
@@ -46,11 +46,11 @@ export function roomView(key: string, content: StoredRoom, nowMs: number): RoomV
 /** Until when Redis keeps a room, by the server's clock. Undefined for what is no room of this layout. */
 export function keptUntil(content: StoredRoom): number | undefined {
   if (typeof content === 'string') {
-    const holder = content.startsWith('1 ') ? parseTicket(content.slice('1 '.length)) : undefined
+    const holder = parseTicket(content)
     return holder === undefined ? undefined : holder.until + holder.lockDelayMs + AFTERLIFE_MS
   }
   const [summary = ''] = content
-  return SUMMARY.test(summary) ? Number(summary.split(' ')[7]) : undefined
+  return SUMMARY.test(summary) ? Number(summary.split(' ')[6]) : undefined
 }
 
 /** Until when each group of waiters is remembered. */
@@ -79,21 +79,20 @@ interface ParsedTicket {
 }
 
 function parseTicket(entry: string): ParsedTicket | undefined {
-  const parts = TICKET.exec(entry)
-  if (parts === null) return undefined
-  const [
-    ,
+  const parts = (LONE.exec(entry) ?? HOLDER.exec(entry) ?? WAITER.exec(entry))?.groups
+  if (parts === undefined) return undefined
+  const {
     id = '',
-    state = '',
+    state = 'h',
     number = '',
+    inbox = '',
+    owner = '',
     sinceUs,
     until,
     units,
     limit,
     lockDelay,
-    inbox = '',
-    owner = '',
-  ] = parts
+  } = parts
   return {
     id,
     state,
@@ -112,7 +111,18 @@ function parseTicket(entry: string): ParsedTicket | undefined {
 const LONGEST_OWNER = 10_000
 
 // The entries as `room.lua` describes them. Other texts that begin like a room are not shown.
-const SUMMARY = /^1(?: \d{1,16}){7}$/
-const TICKET =
-  /^t([^\0]{1,1000})\0([howl]) (\d{1,16}) (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) (\d{1,16}) \d+ (\d{1,16}) \d+ (\S{1,100}) (.*)$/s
+const SUMMARY = /^2(?: \d{1,16}){7}$/
+const FACTS = String.raw`(?<units>\d{1,16}) (?<limit>\d{1,16}) \d+ (?<lockDelay>\d{1,16}) \d+ (?<inbox>\S{1,100}) (?<owner>.*)$`
+const LONE = new RegExp(
+  String.raw`^2 t(?<id>[^\0]{1,1000})\0h (?<number>\d{1,16}) (?<sinceUs>\d{1,16}) (?<until>\d{1,16}) \d+ ${FACTS}`,
+  's',
+)
+const HOLDER = new RegExp(
+  String.raw`^e(?<until>\d{13})(?<id>[^\0]{1,1000})\0(?<state>[hol]) (?<number>\d{1,16}) (?<sinceUs>\d{1,16}) \d+ ${FACTS}`,
+  's',
+)
+const WAITER = new RegExp(
+  String.raw`^q(?<number>\d{13})(?<id>[^\0]{1,1000})\0(?<state>w) (?<until>\d{1,16}) (?<sinceUs>\d{1,16}) \d+ ${FACTS}`,
+  's',
+)
 const GROUP = /^r([^\0]{1,100})\0(\d{1,16}) \d+ \d+ [01]$/

@@ -43,7 +43,7 @@ end
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
-  local lone = '1 t' .. id .. '\0h '
+  local lone = '2 t' .. id .. '\0h '
   if string.sub(content, 1, #lone) ~= lone then return 'g' end
   if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
   local fence = string.sub(content, #lone + 1, #lone + 16)

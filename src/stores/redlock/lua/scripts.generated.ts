@@ -31,8 +31,10 @@ export const scripts: {
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -83,7 +85,7 @@ end
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
-  local lone = '1 t' .. id .. '\\0h '
+  local lone = '2 t' .. id .. '\\0h '
   if string.sub(content, 1, #lone) ~= lone then return 'g' end
   if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
   local fence = string.sub(content, #lone + 1, #lone + 16)
@@ -157,12 +159,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -175,8 +177,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -267,22 +270,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -306,25 +323,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -338,6 +368,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -347,13 +378,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -371,8 +403,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -400,8 +432,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -428,11 +460,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -465,8 +497,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -479,9 +511,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -525,9 +557,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -542,9 +574,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -628,8 +660,10 @@ return answer
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 -- A user without INFO does not notice a restart that lost a part of the memory. A loss of everything is always noticed.
 local function fact(section, pattern)
@@ -663,8 +697,10 @@ return name .. ' ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - sinc
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 local function fact(section, pattern)
   local text = redis.pcall('INFO', section)
@@ -693,22 +729,23 @@ return 'n ' .. run .. ' 0'
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 local lines = {}
-local function add(entry)
-  local id, state, till = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) ')
+local function add(till, id, state)
   if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = till .. ' ' .. id end
 end
 
 local lone = redis.pcall('GET', KEYS[1])
 if type(lone) == 'string' then
-  add(string.sub(lone, 3))
+  local id, till = string.match(lone, '^2 t([^%z]+)%zh %d+ %d+ (%d+) ')
+  add(till, id, 'h')
 elseif lone then
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
-    local from = 't' .. string.sub(place, 15) .. '\\0'
-    add(redis.call('ZRANGEBYLEX', KEYS[1], '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1] or '')
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
+    add(string.match(entry, '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) '))
   end
 end
 return table.concat(lines, '\\n')
@@ -724,8 +761,10 @@ return table.concat(lines, '\\n')
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -804,12 +843,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -822,8 +861,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -914,22 +954,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -953,25 +1007,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -985,6 +1052,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -994,13 +1062,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -1018,8 +1087,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -1047,8 +1116,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -1075,11 +1144,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -1112,8 +1181,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -1126,9 +1195,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -1172,9 +1241,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -1189,9 +1258,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -1275,7 +1344,8 @@ return answer
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
---         6 on redlock only, where each call has one id: the proposed fence, or nothing; see proposal.lua
+--         6 on redlock only, where each call has one id: the proposed fence, or \`-\` for a ticket without a fence, or nothing; see
+--           proposal.lua and unfenced.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
 --           q<ahead> <askAgainMs> <nowMs>   it waits behind so many others, and has to ask again after askAgainMs at the latest;
@@ -1298,10 +1368,11 @@ return answer
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
-local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
@@ -1324,13 +1395,13 @@ end
 -- needed.
 if #KEYS == 2 and plain then
   local fence = usText
--- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`. The servers agree on a fence within their
+-- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`, or \`-\`; see unfenced.lua. The servers agree on a fence within their
 -- votes if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
 -- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
 -- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
 --   before its votes count again.
 -- - This server has forgotten nothing for maxTtl. The note is read in the same step: a flush deletes it together with the vote.
-  if ARGV[6] then
+  if ARGV[6] and ARGV[6] ~= '-' then
 -- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory
 -- seems younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
@@ -1339,12 +1410,18 @@ local function remembers(written, neededMs, known)
   return now - string.sub(written, -13) >= tonumber(neededMs)
 end
 
-    local proposed, needed, known = string.match(ARGV[6], '^(%d+) (%d+) (.*)$')
+    local first = string.find(ARGV[6], ' ', 1, true)
+    local second = string.find(ARGV[6], ' ', first + 1, true)
+    local proposed, needed, known = string.sub(ARGV[6], 1, first - 1), string.sub(ARGV[6], first + 1, second - 1), string.sub(ARGV[6], second + 1)
     local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
     if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and remembers(written, needed, known) then fence = proposed end
   end
 
-  if redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2], 'NX') then
+  local content = '2 t' .. ARGV[5] .. '\\0h ' .. fence .. ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+  if redis.call('SET', KEYS[2], content, 'PX', ARGV[2], 'NX') then
+    -- Only on redlock, without fences: nobody sees the number, so the last fence stays as it is.
+    if ARGV[6] == '-' then return 'h' .. fence end
+
     local last = takeLast(fence)
     if not last then
       redis.call('DEL', KEYS[2])
@@ -1352,78 +1429,61 @@ end
     end
     if last < tonumber(fence) then return 'h' .. fence end
     -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-    fence = string.format('%.0f', last + 1)
-    redis.call('SET', KEYS[1], fence)
-    redis.call('SET', KEYS[2], '1 t' .. ARGV[5] .. '\\0h ' .. fence .. state, 'PX', ARGV[2])
-    return 'h' .. fence
+    local given = string.format('%.0f', last + 1)
+    redis.call('SET', KEYS[1], given)
+    redis.call('SET', KEYS[2], '2 t' .. ARGV[5] .. '\\0h ' .. given .. string.sub(content, #ARGV[5] + #fence + 7), 'PX', ARGV[2])
+    return 'h' .. given
   end
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
--- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
--- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
+-- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
 -- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd:
--- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
--- - the places of the holder, of the head of the queue and of the waiter behind the head
-local function crowd(key)
-  local top = redis.pcall('ZRANGE', key, '0', '3')
-  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
-  local place, head, second = top[2] or '', top[3], top[4]
-  local till = tonumber(string.sub(place, 2, 14))
-  if not kept or not till or till <= now then return end
-  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
-  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
-  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+-- Until when a group is remembered, when and how it was heard of, its number of waiters, and its entry. 0 if there is no
+-- such group.
+local function groupOf(key, name)
+  local entry = redis.call('ZRANGEBYLEX', key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+  local till, heard, listens, count = string.match(entry or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #name + 3)
+  return tonumber(till or 0), tonumber(heard), listens, count, entry
 end
 
-local function entryOf(key, id)
-  local from = 't' .. id .. '\\0'
-  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
-end
-
--- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
--- For a waiter of a group also the entry of the group, with and without this waiter.
-local function waiterOf(key, id)
-  local entry = entryOf(key, id)
-  local till, heard, listens, inbox =
-    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
-  if not inbox then return end
-  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
-  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
-  if not last then return end
-  return {
-    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
-    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
-  }
-end
-
--- Whether the waiter at this place is still remembered. True if there is no waiter.
-local function isRemembered(key, place)
-  if not place then return true end
-  local waiter = waiterOf(key, string.sub(place, 15))
-  return waiter ~= nil and waiter.till > now
+-- Whether a member of the room is no waiter, or a waiter that is still remembered. Reads by places, because patterns take
+-- longer: behind the id come \`w \`, then numbers of 13, 16 and 14 digits.
+local function isRemembered(key, member)
+  if not member or string.sub(member, 1, 1) ~= 'q' then return true end
+  local at = string.find(member, '\\0', 15, true)
+  if not at then return false end
+  local till = tonumber(string.sub(member, at + 3, at + 15))
+  if string.find(member, '/', at, true) then
+    local group = string.match(member, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)', at + 49)
+    if group then till = groupOf(key, group) end
+  end
+  return till ~= nil and till > now
 end
 
 
   -- 2. The ticket joins the queue.
   local function join(key, id)
-    local was = crowd(key)
-    if not was or not isRemembered(key, was.head) then return end
-    local known = redis.call('ZRANGEBYLEX', key, '[x' .. id .. '\\0', '(x' .. id .. '\\0\\255', 'LIMIT', '0', '1')[1]
+    local top = redis.pcall('ZRANGE', key, '0', '2')
+    local holder, head = top[2], top[3]
+    local summary = top[1]
+    if not holder or string.sub(summary, 1, 12) ~= '2 1 1 1 1 0 ' then return end
+    local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
+    local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
+    if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\\0' then return end
     local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
     local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
     local till = now + patience
-    if known or entryOf(key, id) or patience == '0' or till > was.kept then return end
-    local arrival = string.format('%013.0f', was.arrivals + 1)
-    local summary = string.format('1 %.0f 1 1 1 1 0 %.0f', was.arrivals + 1, was.kept)
-    local place = 'q' .. arrival .. id
-    local entry = 't' .. id .. '\\0w ' .. arrival .. ' ' .. usText .. ' ' .. till .. ' ' .. now .. listens .. ' ' .. ARGV[4]
-    redis.call('ZREM', key, was.summary)
-    redis.call('ZADD', key, '0', summary, '0', place, '0', entry)
-    local least = was.head and accept / 6 or 0
-    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, was.till - now))
-    return 'q' .. redis.call('ZRANK', key, place) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. now
+    if patience == '0' or till > (tonumber(kept) or 0) then return end
+    -- A ticket is known by its index or by its tombstone.
+    if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0', '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1] then return end
+    local place = 'q' .. string.format('%013.0f', arrivals)
+    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. nowText .. listens .. ' ' .. ARGV[4]
+    redis.call('ZREM', key, summary)
+    redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\\0' .. place)
+    local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
+    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. nowText
   end
 
   local answer = join(KEYS[2], ARGV[5])
@@ -1462,9 +1522,10 @@ end
 local answers, general = {}, {}
 
 -- 3. Several free rooms.
+local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  local lone = '2 t' .. ARGV[at + 3] .. '\\0h '
   if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
     if not lastFence then
       local given = nextFence()
@@ -1516,12 +1577,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -1534,8 +1595,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -1626,22 +1688,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -1665,25 +1741,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -1697,6 +1786,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -1706,13 +1796,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -1730,8 +1821,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -1759,8 +1850,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -1787,11 +1878,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -1824,8 +1915,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -1838,9 +1929,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -1884,9 +1975,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -1901,9 +1992,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -1955,8 +2046,8 @@ end
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  local entry = first('e')
+  local change = math.min(entry and tonumber(string.sub(entry, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
@@ -1975,7 +2066,7 @@ end
 -- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.entry) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
@@ -2002,26 +2093,26 @@ end
 -- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
 -- entries.
 local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  local old = member('t' .. id .. '\\0x')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 4) .. id) end
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+    redis.call('ZREM', room.key, place, member('t' .. string.sub(place, 15) .. '\\0x'))
   end
   local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  redis.call('ZADD', room.key, '0', 't' .. id .. '\\0x' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
   keep(now + TOMBSTONE)
 end
 
 -- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+  local entry = member('t' .. id .. '\\0x')
+  if entry and tonumber(string.sub(entry, #id + 4, #id + 16)) > now then return string.sub(entry, #id + 18) end
 end
 
 
   local function queued(ticket, asked)
     local before = (room.summary and 1 or 0) + room.holders
-    local ahead = redis.call('ZRANK', room.key, ticket.place) - before
+    local ahead = redis.call('ZRANK', room.key, ticket.entry) - before
     return 'q' .. ahead .. ' ' .. string.sub(status(ticket, asked), 2)
   end
 
@@ -2070,8 +2161,10 @@ return table.concat(answers, '\\n')
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -2150,12 +2243,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -2168,8 +2261,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -2260,22 +2354,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -2299,25 +2407,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -2331,6 +2452,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -2340,13 +2462,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -2364,8 +2487,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -2393,8 +2516,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -2421,11 +2544,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -2458,8 +2581,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -2472,9 +2595,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -2518,9 +2641,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -2535,9 +2658,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -2588,30 +2711,30 @@ end
 -- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
 -- entries.
 local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  local old = member('t' .. id .. '\\0x')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 4) .. id) end
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+    redis.call('ZREM', room.key, place, member('t' .. string.sub(place, 15) .. '\\0x'))
   end
   local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  redis.call('ZADD', room.key, '0', 't' .. id .. '\\0x' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
   keep(now + TOMBSTONE)
 end
 
 -- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+  local entry = member('t' .. id .. '\\0x')
+  if entry and tonumber(string.sub(entry, #id + 4, #id + 16)) > now then return string.sub(entry, #id + 18) end
 end
 
 
 local function remove()
   settle()
   local removed = { '' }
-  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[t', '(u')) do
-    local id = string.match(entry, '^t(.-)%z')
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(r')) do
+    local ticket = ticketOf(entry)
+    local id = ticket.id
     if ARGV[1] == '' or ARGV[1] == id then
-      local ticket = find(id)
       if ticket.state == 'w' then
         erase(ticket)
       else
@@ -2643,8 +2766,10 @@ return answer
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 -- The reply of a command, or nil if the key is of another type.
 local function tried(...)
@@ -2671,10 +2796,10 @@ redis.call('TIME')
 redis.call('DEL', key)
 redis.call('SET', key, '', 'PX', 1000)
 redis.call('GET', key)
+redis.call('MGET', key)
 redis.call('DEL', key)
 redis.call('ZADD', key, 0, 'one', 0, 'other')
 redis.call('PEXPIRE', key, 1000)
-redis.call('ZCARD', key)
 redis.call('ZRANK', key, 'one')
 redis.call('ZRANGE', key, 0, 0)
 redis.call('ZRANGEBYLEX', key, '-', '+')
@@ -2693,30 +2818,27 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders and free rooms come first. Then comes the hand-over to the head of a crowd (crowd.lua). All other tickets
--- go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays
--- until that is over.
+-- Lone holders come first. Then comes a single holder with a crowd behind it or with nobody (crowd.lua). All other tickets go by
+-- room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays until
+-- that is over.
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-
--- A lone holder without a minimum hold; see room.lua for where its expiry is.
-local function isPlain(content, id)
-  local at = #id + 6
-  return string.find(content, '1 t' .. id .. '\\0h ', 1, true) == 1 and string.find(content, ' 0 ', at + 48, true) == at + 48
-    and tonumber(string.sub(content, at + 35, at + 47)) > now
-end
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 local answers, general = {}, {}
+-- Unlike GET, MGET makes no error of a key that holds something else.
+local contents = ARGV[1] == 'r' and redis.call('MGET', unpack(KEYS, 2)) or {}
 for at = 2, #KEYS do
-  local content = ARGV[1] == 'r' and redis.pcall('GET', KEYS[at])
-  if type(content) == 'string' and isPlain(content, ARGV[at + 1]) then
+  local content, lone = contents[at - 1], '2 t' .. ARGV[at + 1] .. '\\0h '
+  -- A lone holder without a minimum hold; see room.lua for where its expiry is.
+  if content and string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+    and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now then
     redis.call('DEL', KEYS[at])
     answers[at - 1] = 'h'
-  elseif not content and ARGV[1] == 'r' then
-    answers[at - 1] = 'u'
   else
     general[#general + 1] = at
   end
@@ -2790,89 +2912,91 @@ local function wake(inbox, id, grant)
 end
 
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
--- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
--- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
+-- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
 -- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd:
--- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
--- - the places of the holder, of the head of the queue and of the waiter behind the head
-local function crowd(key)
-  local top = redis.pcall('ZRANGE', key, '0', '3')
-  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
-  local place, head, second = top[2] or '', top[3], top[4]
-  local till = tonumber(string.sub(place, 2, 14))
-  if not kept or not till or till <= now then return end
-  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
-  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
-  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+-- Until when a group is remembered, when and how it was heard of, its number of waiters, and its entry. 0 if there is no
+-- such group.
+local function groupOf(key, name)
+  local entry = redis.call('ZRANGEBYLEX', key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+  local till, heard, listens, count = string.match(entry or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #name + 3)
+  return tonumber(till or 0), tonumber(heard), listens, count, entry
 end
 
-local function entryOf(key, id)
-  local from = 't' .. id .. '\\0'
-  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
-end
-
--- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
--- For a waiter of a group also the entry of the group, with and without this waiter.
-local function waiterOf(key, id)
-  local entry = entryOf(key, id)
-  local till, heard, listens, inbox =
-    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
-  if not inbox then return end
-  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
-  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
-  if not last then return end
-  return {
-    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
-    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
-  }
-end
-
--- Whether the waiter at this place is still remembered. True if there is no waiter.
-local function isRemembered(key, place)
-  if not place then return true end
-  local waiter = waiterOf(key, string.sub(place, 15))
-  return waiter ~= nil and waiter.till > now
+-- Whether a member of the room is no waiter, or a waiter that is still remembered. Reads by places, because patterns take
+-- longer: behind the id come \`w \`, then numbers of 13, 16 and 14 digits.
+local function isRemembered(key, member)
+  if not member or string.sub(member, 1, 1) ~= 'q' then return true end
+  local at = string.find(member, '\\0', 15, true)
+  if not at then return false end
+  local till = tonumber(string.sub(member, at + 3, at + 15))
+  if string.find(member, '/', at, true) then
+    local group = string.match(member, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)', at + 49)
+    if group then till = groupOf(key, group) end
+  end
+  return till ~= nil and till > now
 end
 
 asking = ARGV[2]
 
--- Hands the key over from a single holder to the head of the crowd behind it.
+-- Hands the key over from a single holder to the head of the crowd behind it. Reads entries by places, as isRemembered does.
 local function handOver(key, id)
-  local was = crowd(key)
-  if not was or not was.head or string.sub(was.place, 15) ~= id then return end
-  local mine = entryOf(key, id)
-  if not mine or not string.find(mine, '^[ho] %d+ %d+ %d+ 0 ', #id + 3) then return end
-  local nextId = string.sub(was.head, 15)
-  local waiter = waiterOf(key, nextId)
-  if not waiter or waiter.till <= now or waiter.listens == '2' or not isRemembered(key, was.second) then return end
-  local terms, accept, delay, grant, inbox, owner =
-    string.match(waiter.entry, '^w %d+ %d+ %d+ %d+ (1 1 (%d+) (%d+) (%d+)) ([^ /]+)%S* (.*)$', #nextId + 3)
-  if not inbox then return end
+  local top = redis.pcall('ZRANGE', key, '0', '3')
+  local mine, head = top[2], top[3]
+  if not top[1] and not top.err then return 'u' end
+  if not mine or string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' or string.sub(mine, 15, 15 + #id) ~= id .. '\\0' then return end
+  if (tonumber(string.sub(mine, 2, 14)) or 0) <= now or string.sub(mine, #id + 51, #id + 53) ~= ' 0 ' then return end
+  if not head then
+    redis.call('DEL', key)
+    return 'h'
+  end
+  local at = string.sub(head, 1, 1) == 'q' and string.find(head, '\\0', 15, true)
+  if not at then return end
+  local nextId, till = string.sub(head, 15, at - 1), tonumber(string.sub(head, at + 3, at + 15))
+  local heard, listens = tonumber(string.sub(head, at + 34, at + 46)), string.sub(head, at + 47, at + 47)
+  local facts = string.sub(head, at + 49)
+  local _, before, accept, delay, grant = string.find(facts, '^1 1 (%d+) (%d+) (%d+) ')
+  local behind = grant and string.find(facts, ' ', before + 1, true)
+  if not behind or not heard or not till then return end
+  local inbox = string.sub(facts, before + 1, behind - 1)
+  local group, rest
+  local slash = string.find(inbox, '/', 1, true)
+  if slash then
+    local name, digit, count = inbox, nil, nil
+    till, heard, digit, count, group = groupOf(key, name)
+    if till == 0 then return end
+    if listens ~= '3' then listens = digit end
+    rest = count ~= '1' and string.format('r%s\\0%.0f %.0f%s %.0f 1', name, till, heard, digit, count - 1)
+    inbox = string.sub(name, 1, slash - 1)
+    facts = string.sub(facts, 1, before) .. inbox .. string.sub(facts, behind)
+  end
+  if till <= now or listens == '2' or not isRemembered(key, top[4]) then return end
   -- Whether the message may be the lease; see room.lua.
-  local brings = grant ~= '0' and waiter.listens ~= '0' and waiter.heard + accept > now
-  if now + (brings and grant or accept) + delay > was.kept then return end
+  local brings = grant ~= '0' and listens ~= '0' and heard + accept > now
+  if now + (brings and grant or accept) + delay > (tonumber(string.sub(top[1], 13, 25)) or 0) then return end
   -- Comes before the fence: a full server refuses a script that begins by adding.
-  local together = waiter.group or mine
-  redis.call('ZREM', key, mine, was.place, waiter.entry, was.head, together)
+  local index = 't' .. nextId .. '\\0' .. string.sub(head, 1, 14)
+  redis.call('ZREM', key, mine, head, index, group or head)
   local fence = nextFence()
   local got, granted
-  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. now or '') end
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. nowText or '') end
   -- If no process got the message, another waiter may get the key; see room.lua.
-  if not fence or got == 0 and waiter.listens == '1' then
-    redis.call('ZADD', key, '0', mine, '0', was.place, '0', waiter.entry, '0', was.head, '0', together)
+  if not fence or got == 0 and listens == '1' then
+    redis.call('ZADD', key, '0', mine, '0', head, '0', index, '0', group or head)
     return
   end
-  local till = now + (granted and grant or accept)
-  local entry = 't' .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText .. ' ' .. till .. ' 0 ' .. terms .. ' ' .. inbox .. ' ' .. owner
-  local place = 'e' .. till .. nextId
-  redis.call('ZADD', key, '0', entry, '0', place, '0', waiter.group and not waiter.isLast and waiter.without or place)
+  local entry = 'e' .. now + (granted and grant or accept) .. nextId .. (granted and '\\0h ' or '\\0o ') .. fence .. ' ' .. usText
+    .. ' 0 ' .. facts
+  if rest then
+    redis.call('ZADD', key, '0', entry, '0', rest)
+  else
+    redis.call('ZADD', key, '0', entry)
+  end
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
-if #KEYS == 2 and ARGV[1] == 'r' then
+if #KEYS == 2 and contents[1] == false then
   local answer = handOver(KEYS[2], ARGV[3])
   if answer then
     keepFence()
@@ -2889,12 +3013,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -2907,8 +3031,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -2999,22 +3124,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -3038,25 +3177,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -3070,6 +3222,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -3079,13 +3232,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -3103,8 +3257,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -3132,8 +3286,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -3160,11 +3314,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -3197,8 +3351,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -3211,9 +3365,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -3257,9 +3411,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -3274,9 +3428,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -3327,20 +3481,20 @@ end
 -- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
 -- entries.
 local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  local old = member('t' .. id .. '\\0x')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 4) .. id) end
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+    redis.call('ZREM', room.key, place, member('t' .. string.sub(place, 15) .. '\\0x'))
   end
   local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  redis.call('ZADD', room.key, '0', 't' .. id .. '\\0x' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
   keep(now + TOMBSTONE)
 end
 
 -- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+  local entry = member('t' .. id .. '\\0x')
+  if entry and tonumber(string.sub(entry, #id + 4, #id + 16)) > now then return string.sub(entry, #id + 18) end
 end
 
 
@@ -3401,8 +3555,10 @@ return table.concat(answers, '\\n')
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local micros = time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+local nowText = string.sub(usText, 1, 13)
+local now = tonumber(nowText)
 
 local ttl = tonumber(ARGV[1])
 local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
@@ -3411,7 +3567,7 @@ local answers, general = {}, {}
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
 for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
   local content = redis.pcall('GET', KEYS[at])
-  local lone = '1 t' .. ARGV[at + 3] .. '\\0h '
+  local lone = '2 t' .. ARGV[at + 3] .. '\\0h '
   if not content then
     answers[at - 1] = 'g'
   elseif type(content) == 'string' and string.sub(content, 1, #lone) == lone and string.find(content, inbox, #lone, true) then
@@ -3432,66 +3588,45 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
 end
 if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
--- its hand-over has to be quick. For this one case crowd.lua does the same as room.lua in less than half of its time.
--- It leaves every exception to room.lua, before it has changed anything. Exceptions are a ticket that has expired, a
+-- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
+-- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
 -- room that has to be kept longer, and a key that holds something else.
 
--- Reads the room of a crowd:
--- - its summary, how many waiters have arrived, until when the room is kept, and when the holder expires
--- - the places of the holder, of the head of the queue and of the waiter behind the head
-local function crowd(key)
-  local top = redis.pcall('ZRANGE', key, '0', '3')
-  local arrivals, kept = string.match(top[1] or '', '^1 (%d+) 1 1 1 1 0 (%d+)$')
-  local place, head, second = top[2] or '', top[3], top[4]
-  local till = tonumber(string.sub(place, 2, 14))
-  if not kept or not till or till <= now then return end
-  if head and string.sub(head, 1, 1) ~= 'q' then head = nil end
-  if not head or second and string.sub(second, 1, 1) ~= 'q' then second = nil end
-  return { summary = top[1], arrivals = arrivals, kept = tonumber(kept), place = place, head = head, second = second, till = till }
+-- Until when a group is remembered, when and how it was heard of, its number of waiters, and its entry. 0 if there is no
+-- such group.
+local function groupOf(key, name)
+  local entry = redis.call('ZRANGEBYLEX', key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+  local till, heard, listens, count = string.match(entry or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #name + 3)
+  return tonumber(till or 0), tonumber(heard), listens, count, entry
 end
 
-local function entryOf(key, id)
-  local from = 't' .. id .. '\\0'
-  return redis.call('ZRANGEBYLEX', key, '[' .. from, '(' .. from .. '\\255', 'LIMIT', '0', '1')[1]
-end
-
--- Reads a waiter: its entry, until when it is remembered, and when and how it was heard of (see \`heard\` in room.lua).
--- For a waiter of a group also the entry of the group, with and without this waiter.
-local function waiterOf(key, id)
-  local entry = entryOf(key, id)
-  local till, heard, listens, inbox =
-    string.match(entry or '', '^w %d+ %d+ (%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) %d+ %d+ %d+ %d+ %d+ (%S+) ', #id + 3)
-  if not inbox then return end
-  if not string.find(inbox, '/', 1, true) then return { entry = entry, till = tonumber(till), heard = heard, listens = listens } end
-  local together = redis.call('ZRANGEBYLEX', key, '[r' .. inbox .. '\\0', '(r' .. inbox .. '\\1', 'LIMIT', '0', '1')[1]
-  local last, at, digit, count = string.match(together or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #inbox + 3)
-  if not last then return end
-  return {
-    entry = entry, till = tonumber(last), heard = at, listens = listens == '3' and '3' or digit,
-    group = together, without = string.format('r%s\\0%s %s%s %.0f 1', inbox, last, at, digit, count - 1), isLast = count == '1',
-  }
-end
-
--- Whether the waiter at this place is still remembered. True if there is no waiter.
-local function isRemembered(key, place)
-  if not place then return true end
-  local waiter = waiterOf(key, string.sub(place, 15))
-  return waiter ~= nil and waiter.till > now
+-- Whether a member of the room is no waiter, or a waiter that is still remembered. Reads by places, because patterns take
+-- longer: behind the id come \`w \`, then numbers of 13, 16 and 14 digits.
+local function isRemembered(key, member)
+  if not member or string.sub(member, 1, 1) ~= 'q' then return true end
+  local at = string.find(member, '\\0', 15, true)
+  if not at then return false end
+  local till = tonumber(string.sub(member, at + 3, at + 15))
+  if string.find(member, '/', at, true) then
+    local group = string.match(member, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)', at + 49)
+    if group then till = groupOf(key, group) end
+  end
+  return till ~= nil and till > now
 end
 
 
 -- Renews the single holder in front of a crowd, or confirms the ticket that was offered its key.
 local function keepHolder(key, id)
-  local was = crowd(key)
-  if not was or string.sub(was.place, 15) ~= id or not isRemembered(key, was.head) then return end
-  local mine = entryOf(key, id)
-  local fence, since, facts, delay =
-    string.match(mine or '', '^[ho] (%d+) (%d+) %d+ 0 (1 1 %d+ (%d+) .*)$', #id + 3)
-  local till = math.max(was.till, now + ttl)
-  if not fence or not string.find(facts, inbox, 1, true) or till + delay > was.kept then return end
-  redis.call('ZREM', key, mine, was.place)
-  local entry = 't' .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. till .. ' 0 ' .. facts
-  redis.call('ZADD', key, '0', entry, '0', 'e' .. till .. id)
+  local top = redis.pcall('ZRANGE', key, '0', '2')
+  local mine = top[2]
+  local kept = mine and string.match(top[1], '^2 1 1 1 1 0 (%d+) ')
+  if not kept or string.sub(mine, 15, 15 + #id) ~= id .. '\\0' or not isRemembered(key, top[3]) then return end
+  local fence, since, facts, delay = string.match(mine, '^[ho] (%d+) (%d+) 0 (1 1 %d+ (%d+) .*)$', #id + 16)
+  local was = tonumber(string.sub(mine, 2, 14))
+  local till = math.max(was, now + ttl)
+  if was <= now or not fence or not string.find(facts, inbox, 1, true) or till + delay > tonumber(kept) then return end
+  redis.call('ZREM', key, mine)
+  redis.call('ZADD', key, '0', 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
 if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
@@ -3575,12 +3710,12 @@ end
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -3593,8 +3728,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: \`1 \` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -3685,22 +3821,36 @@ local function joinGroup(waiter, name, asked)
 end
 
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
+-- Tickets, as the entries of a room have them. Inside room.lua, which describes the entries.
+
+-- A ticket by its entry.
+local function parse(entry)
+  local section, place, id, state, other, since, hold, facts =
+    string.match(entry, '^(%a)(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) (%d+) (%d+) (%d+) (.*)$')
+  local waits = section == 'q'
   local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
+    id = id, entry = entry, section = section, index = 't' .. id .. '\\0' .. section .. place, state = state,
+    number = waits and place or other, since = since, till = tonumber(waits and other or place), hold = hold, facts = facts,
   }
-  if state == 'w' then hearWithGroup(ticket) end
+  if waits then hearWithGroup(ticket) end
   room.tickets[id] = ticket
   return ticket
 end
 
+-- The ticket of this entry, as the script knows it by now.
+local function ticketOf(entry)
+  local id = string.match(entry, '^[^%z]+', 15)
+  return room.tickets[id] or parse(entry)
+end
+
 local function find(id)
   if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\\0')
-    room.tickets[id] = entry and parse(id, entry)
+    local index = member('t' .. id .. '\\0')
+    if index and string.sub(index, #id + 3, #id + 3) == 'x' then index = false end
+    local entry = index and member(string.sub(index, #id + 3) .. id .. '\\0')
+    local only = not index and room.holders == 1 and first('e')
+    if only and string.sub(only, 15, #id + 15) == id .. '\\0' then entry = only end
+    room.tickets[id] = entry and parse(entry) or false
   end
   return room.tickets[id]
 end
@@ -3724,25 +3874,38 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
+-- The holder of a room that is kept as one string.
+local function parseLone(text)
+  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
+  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+end
+
+
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -3756,6 +3919,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -3765,13 +3929,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -3789,8 +3954,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -3818,8 +3983,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -3846,11 +4011,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -3883,8 +4048,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -3897,9 +4062,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -3943,9 +4108,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -3960,9 +4125,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
@@ -4014,8 +4179,8 @@ end
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  local entry = first('e')
+  local change = math.min(entry and tonumber(string.sub(entry, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
@@ -4034,7 +4199,7 @@ end
 -- The answer to a ticket after the room was settled. \`asked\` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.entry) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.
@@ -4061,20 +4226,20 @@ end
 -- Tombstones: tickets that were cancelled or evicted stay gone for a while. Behind room.lua, which describes the
 -- entries.
 local function bury(id, mark)
-  local old = member('x' .. id .. '\\0')
-  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 3) .. id) end
+  local old = member('t' .. id .. '\\0x')
+  if old then redis.call('ZREM', room.key, old, 'y' .. string.match(old, '^%d+', #id + 4) .. id) end
   for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[y', '[y' .. stamp(now) .. '\\255', 'LIMIT', '0', '10')) do
-    redis.call('ZREM', room.key, place, member('x' .. string.sub(place, 15) .. '\\0'))
+    redis.call('ZREM', room.key, place, member('t' .. string.sub(place, 15) .. '\\0x'))
   end
   local ending = stamp(now + TOMBSTONE)
-  redis.call('ZADD', room.key, '0', 'x' .. id .. '\\0' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
+  redis.call('ZADD', room.key, '0', 't' .. id .. '\\0x' .. ending .. ' ' .. mark, '0', 'y' .. ending .. id)
   keep(now + TOMBSTONE)
 end
 
 -- The answer to a ticket that was cancelled or evicted; nothing for any other ticket.
 local function tombstone(id)
-  local entry = member('x' .. id .. '\\0')
-  if entry and tonumber(string.sub(entry, #id + 3, #id + 15)) > now then return string.sub(entry, #id + 17) end
+  local entry = member('t' .. id .. '\\0x')
+  if entry and tonumber(string.sub(entry, #id + 4, #id + 16)) > now then return string.sub(entry, #id + 18) end
 end
 
 
@@ -4104,7 +4269,7 @@ local function askForGroup()
   settle()
   if known.changed ~= '0' or room.stuck then return '-' end
   local head = first('q')
-  return waiting(asked, head and find(string.sub(head, 15)).group == groupName)
+  return waiting(asked, head and ticketOf(head).group == groupName)
 end
 
 local together = groupName ~= '' and makes == '' and attempt(KEYS[2], askForGroup)

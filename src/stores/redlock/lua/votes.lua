@@ -4,18 +4,17 @@
 -- Result  a line `<expiresAt> <id>` for each ticket that holds here or is offered the key
 --@ start
 local lines = {}
-local function add(entry)
-  local id, state, till = string.match(entry, '^t(.-)%z(%a) %d+ %d+ (%d+) ')
+local function add(till, id, state)
   if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = till .. ' ' .. id end
 end
 
 local lone = redis.pcall('GET', KEYS[1])
 if type(lone) == 'string' then
-  add(string.sub(lone, 3))
+  local id, till = string.match(lone, '^2 t([^%z]+)%zh %d+ %d+ (%d+) ')
+  add(till, id, 'h')
 elseif lone then
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
-    local from = 't' .. string.sub(place, 15) .. '\0'
-    add(redis.call('ZRANGEBYLEX', KEYS[1], '[' .. from, '(' .. from .. '\255', 'LIMIT', '0', '1')[1] or '')
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
+    add(string.match(entry, '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) '))
   end
 end
 return table.concat(lines, '\n')

@@ -2,8 +2,8 @@
 
 -- How long until the server's clock alone may let a waiter in.
 local function untilChange()
-  local place = first('e')
-  local change = math.min(place and tonumber(string.sub(place, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
+  local entry = first('e')
+  local change = math.min(entry and tonumber(string.sub(entry, 2, 14)) or math.huge, room.closed > now and room.closed or math.huge)
   return change == math.huge and 1 or math.max(1, change - now)
 end
 
@@ -22,7 +22,7 @@ end
 -- The answer to a ticket after the room was settled. `asked` are the terms of this request.
 local function status(ticket, asked)
   if ticket.state == 'l' then return 'g' end
-  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.place) end
+  if ticket.state == 'w' then return waiting(asked, first('q') == ticket.entry) end
   erase(ticket)
   if ticket.state == 'o' then ticket.state, ticket.hold = 'h', minimumHold(asked) end
   -- The lease never ends sooner than promised before: a request with a shorter ttl may arrive late.

@@ -1,12 +1,12 @@
 -- The general room, for all verbs. One Redis key keeps the whole room, so the room is there or gone as a whole. That key
 -- is a sorted set whose members all have the score 0, which makes it a map in the order of its texts:
 --
---   1 <arrivals> <holders> <units> <limit> <smallest> <closedUntil> <keptUntil>     the summary: layout 1, and the sum of the holders
---   e<expiresAt><id>    the holders, in order of expiry
---   q<arrival><id>      the waiters, in order of arrival
---   t<id>\0<state> <fence or arrival> <sinceUs> <expiresAt or rememberedUntil> <holdUntil or heard> <facts>     each ticket
+--   2 <holders> <units> <limit> <smallest> <closedUntil> <keptUntil> <arrivals>     the summary: layout 2, and the sum of the holders
+--   e<expiresAt><id>\0<state> <fence> <sinceUs> <holdUntil> <facts>          the holders, in order of expiry
+--   q<arrival><id>\0w <rememberedUntil> <sinceUs> <heard> <facts>            the waiters, in order of arrival
+--   t<id>\0<e or q and its number>     where the entry of a ticket begins. A single holder has none: its entry is the second member
 --   r<group>\0<rememberedUntil> <heard> <waiters> <1 if one has left, else 0>     a group: waiters that are remembered together
---   x<id>\0<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
+--   t<id>\0x<until> <g or e><reason>     a tombstone, g: cancelled, e: evicted
 --   y<until><id>        the tombstones, in order of their end
 --
 -- heard: when the waiter asked last, in ms (13 digits), then one digit:
@@ -19,8 +19,9 @@
 -- The inbox of a waiter in a group is the name of the group, `inbox/…`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead: `1 ` and its t entry. In that
--- entry the fence and sinceUs have 16 digits and the expiry has 13, so that a script can find and change the expiry where it is.
+-- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
+-- `2 t<id>\0h <fence> <sinceUs> <expiresAt> 0 <facts>`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
+-- script can find and change the expiry where it is.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -52,64 +53,33 @@ end
 local function keep(till) room.needed = math.max(room.needed, till) end
 --@ group
 
-local function parse(id, entry)
-  local state, number, since, till, hold, facts = string.match(entry, '^(%a) (%d+) (%d+) (%d+) (%d+) (.*)$', #id + 3)
-  local section = state == 'w' and 'q' or 'e'
-  local ticket = {
-    id = id, entry = entry, section = section, place = section .. (state == 'w' and number or till) .. id,
-    state = state, number = number, since = since, till = tonumber(till), hold = hold, facts = facts,
-  }
-  if state == 'w' then hearWithGroup(ticket) end
-  room.tickets[id] = ticket
-  return ticket
-end
-
-local function find(id)
-  if room.tickets[id] == nil then
-    local entry = member('t' .. id .. '\0')
-    room.tickets[id] = entry and parse(id, entry)
-  end
-  return room.tickets[id]
-end
-
--- Reads the units and the limit of a ticket, and the terms on which it asked.
-local function share(ticket)
-  if not ticket.units then
-    local units, limit, accept, delay, grant, inbox = string.match(ticket.facts, '^(%d+) (%d+) (%d+) (%d+) (%d+) ([^ /]+)')
-    ticket.units, ticket.limit, ticket.accept = tonumber(units), tonumber(limit), tonumber(accept)
-    ticket.delay, ticket.grant, ticket.inbox = tonumber(delay), tonumber(grant), inbox
-  end
-  return ticket
-end
-
--- A wake goes to the process that asked about the ticket last.
-local function moveTo(inbox, ticket)
-  if string.find(ticket.facts, inbox, 1, true) then return end
-  ticket.facts, ticket.units = string.gsub(ticket.facts, '^(%d+ %d+ %d+ %d+ %d+) %S+', '%1 ' .. inbox), nil
-end
-
-local function heardAt(waiter) return math.floor(waiter.hold / 10) end
-local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
+--@ tickets
 
 local function erase(ticket)
-  redis.call('ZREM', room.key, ticket.entry, ticket.place)
+  -- The index of a single holder is not there, and it does not matter to remove it.
+  redis.call('ZREM', room.key, ticket.entry, ticket.index)
   if ticket.group then leaveGroup(ticket) end
   room.tickets[ticket.id] = false
-  if room.first[ticket.section] == ticket.place then room.first[ticket.section] = nil end
+  if room.first[ticket.section] == ticket.entry then room.first[ticket.section] = nil end
 end
 
 -- Call it after an erase, if there is something to erase: a full server refuses a script that begins by adding.
 local function write(ticket)
   local id, till = ticket.id, stamp(ticket.till)
   local waits = ticket.state == 'w'
-  ticket.entry = 't' .. id .. '\0' .. ticket.state .. ' ' .. ticket.number .. ' ' .. ticket.since .. ' ' .. till .. ' '
-    .. ticket.hold .. ' ' .. ticket.facts
   ticket.section = waits and 'q' or 'e'
-  ticket.place = ticket.section .. (waits and ticket.number or till) .. id
-  redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.place)
+  local place = ticket.section .. (waits and ticket.number or till)
+  ticket.entry = place .. id .. '\0' .. ticket.state .. ' ' .. (waits and till or ticket.number) .. ' ' .. ticket.since .. ' '
+    .. ticket.hold .. ' ' .. ticket.facts
+  ticket.index = 't' .. id .. '\0' .. place
+  if waits or room.holders > 1 then
+    redis.call('ZADD', room.key, '0', ticket.entry, '0', ticket.index)
+  else
+    redis.call('ZADD', room.key, '0', ticket.entry)
+  end
   room.tickets[id] = ticket
   local known = room.first[ticket.section]
-  if known == false or known and ticket.place < known then room.first[ticket.section] = ticket.place end
+  if known == false or known and ticket.entry < known then room.first[ticket.section] = ticket.entry end
   keep(waits and ticket.till or ticket.till + share(ticket).delay)
 end
 
@@ -123,6 +93,7 @@ end
 
 local function enter(ticket)
   share(ticket)
+  if room.holders == 1 then redis.call('ZADD', room.key, '0', ticketOf(first('e')).index) end
   room.holders, room.units = room.holders + 1, room.units + ticket.units
   count(ticket.limit)
   write(ticket)
@@ -132,13 +103,14 @@ local function drop(ticket)
   share(ticket)
   erase(ticket)
   room.holders, room.units = room.holders - 1, room.units - ticket.units
+  if room.holders == 1 then redis.call('ZREM', room.key, ticketOf(first('e')).index) end
   if ticket.limit > room.limit then return end
   room.smallest = room.smallest - 1
   if room.smallest > 0 then return end
   room.limit = UNLIMITED
   if room.holders == 0 then return end
-  for _, place in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
-    count(share(find(string.sub(place, 15))).limit)
+  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(f')) do
+    count(share(ticketOf(entry)).limit)
   end
 end
 
@@ -156,8 +128,8 @@ local function summarize()
   -- A closing time in the past is written as 0, because only a room with a 0 there is handed over the quick way
   -- (crowd.lua).
   if room.closed <= now then room.closed = 0 end
-  local text = string.format('1 %.0f %.0f %.0f %.0f %.0f %.0f %.0f', room.arrivals, room.holders, room.units, room.limit,
-    room.smallest, room.closed, room.kept)
+  local text = string.format('2 %.0f %.0f %.0f %.0f %.0f %013.0f %.0f', room.holders, room.units, room.limit, room.smallest,
+    room.closed, room.kept, room.arrivals)
   if text == room.summary then return end
   -- The new summary is added before the old one is removed. The old one may be the only member, and a key that was
   -- empty for a moment would lose its expiry.
@@ -185,8 +157,8 @@ local function close()
 end
 
 local function read(summary, second, third)
-  local arrivals, holders, units, limit, smallest, closed, kept =
-    string.match(summary, '^1 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  local holders, units, limit, smallest, closed, kept, arrivals =
+    string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
@@ -213,11 +185,11 @@ local function open(key)
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
-  if layout ~= '1' then
+  if layout ~= '2' then
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parse(string.match(lone, '^1 t(.-)%z'), string.sub(lone, 3))
+    local holder = parseLone(lone)
 --@@ cluster-stay
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
@@ -251,8 +223,8 @@ end
 -- stays until the next call.
 local function dropSilent()
   while true do
-    local place = first('q')
-    local waiter = place and share(find(string.sub(place, 15)))
+    local entry = first('q')
+    local waiter = entry and share(ticketOf(entry))
     if not waiter or heardAt(waiter) + waiter.accept > now then return true end
     if budget == 0 then
       unsettled[room.key] = true
@@ -265,9 +237,9 @@ end
 
 local function expire()
   while true do
-    local place = first('e')
-    if not place or tonumber(string.sub(place, 2, 14)) > now then return end
-    local holder = find(string.sub(place, 15))
+    local entry = first('e')
+    if not entry or tonumber(string.sub(entry, 2, 14)) > now then return end
+    local holder = ticketOf(entry)
     if holder.state == 'o' and not dropSilent() then return end
     drop(holder)
     delay(holder, holder.till)
@@ -311,9 +283,9 @@ local function chosen(head, fence)
   room.unreached = math.max(room.unreached or 1, 1)
   while steps > 0 do
     local rank = tostring(front + room.unreached)
-    local place = redis.call('ZRANGE', room.key, rank, rank)[1]
-    if not place or string.sub(place, 1, 1) ~= 'q' then break end
-    local waiter = find(string.sub(place, 15))
+    local entry = redis.call('ZRANGE', room.key, rank, rank)[1]
+    if not entry or string.sub(entry, 1, 1) ~= 'q' then break end
+    local waiter = ticketOf(entry)
     if waiter.till > now then
       if not admits(waiter) then break end
       if not isUnreached(waiter, fence) then return waiter end
@@ -328,9 +300,9 @@ end
 -- Admits waiters from the head of the queue. The asker gets no message, nor does a waiter of the group that asks.
 local function admit(asker)
   while true do
-    local place = first('q')
-    if not place then return end
-    local waiter = find(string.sub(place, 15))
+    local entry = first('q')
+    if not entry then return end
+    local waiter = ticketOf(entry)
     local forgotten = waiter.till <= now
     if not forgotten and not admits(waiter) then return end
     if budget == 0 then
