@@ -4,6 +4,7 @@ import { messageOf, reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, LeaseLostError, StoreError } from '../errors.ts'
 import type { ClaimedJob, CompleteOptions, FailOptions, FailOutcome, JobFacts, SettleOptions } from './job.ts'
 import type { JobTables } from './job-tables.ts'
+import type { JobViews } from './job-views.ts'
 import { jsonText } from './json-text.ts'
 import type { LeaseTime } from './lease-time.ts'
 import { HOLD_RANGE } from './options.ts'
@@ -16,6 +17,7 @@ export interface SettleContext {
   readonly tables: JobTables
   readonly queue: SettlementQueue
   readonly progress: ProgressReports
+  readonly views: JobViews
   readonly keepsCompleted: boolean
   readonly maxPayloadBytes: number
 }
@@ -45,6 +47,7 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleCo
       const { isCurrent } = await settling.progress.report(facts, progress)
       if (!isCurrent) throw lostError(facts, lease)
     },
+    children: () => settling.views.children(facts.id),
   }
 }
 

@@ -120,6 +120,7 @@ class PostgresJobs implements Jobs {
       tables: this.#tables,
       queue: this.#newQueue(),
       progress: new ProgressReports(this.#tables),
+      views: this.#views,
       keepsCompleted,
       maxPayloadBytes: this.#maxPayloadBytes,
     }

@@ -39,7 +39,14 @@ export type {
   Worker,
 } from './jobs.ts'
 export type { NamedLimit, NameLimit } from './name-limits.ts'
-export type { EnqueueArguments, EnqueueOptions, IfTaken, JobOptions, NewJob } from './new-job.ts'
+export type {
+  EnqueueArguments,
+  EnqueueOptions,
+  IfChildFails,
+  IfTaken,
+  JobOptions,
+  NewJob,
+} from './new-job.ts'
 export { openJobs } from './open.ts'
 export type { JobFailure } from './run-settlement.ts'
 export type { WorkOptions } from './work-options.ts'

@@ -6,6 +6,7 @@ import type {
   CompleteOptions,
   FailOptions,
   FailOutcome,
+  JobDetails,
   JobFacts,
   RunningJob,
   SettleOptions,
@@ -65,6 +66,10 @@ export class JobRun {
 
   setProgress(progress: unknown): Promise<void> {
     return this.#claimed.setProgress(progress)
+  }
+
+  children(): Promise<readonly JobDetails[]> {
+    return this.#settling.views.children(this.facts.id)
   }
 
   #settledBy(as: 'completed' | FailOutcome, options: SettleOptions | undefined): void {
@@ -252,5 +257,9 @@ class HandledJob implements RunningJob {
 
   get setProgress(): RunningJob['setProgress'] {
     return (progress) => this.#run.setProgress(progress)
+  }
+
+  get children(): RunningJob['children'] {
+    return () => this.#run.children()
   }
 }

@@ -1,5 +1,6 @@
 import { expected } from '../base/arguments.ts'
-import { StoreError } from '../errors.ts'
+import { messageOf } from '../base/thrown.ts'
+import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresConnections } from '../postgres/connections.ts'
 import {
   executorOf,
@@ -81,7 +82,8 @@ export class JobTables {
   ): Promise<readonly (string | null)[]> {
     const about = { doing: 'enqueuing jobs', transaction }
     const [only] = entries
-    if (entries.length === 1 && only !== undefined) return [await this.#enqueueOne(only, about)]
+    if (entries.length === 1 && only?.children === undefined && only !== undefined)
+      return [await this.#enqueueOne(only, about)]
     if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
     if (transaction !== undefined)
       return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
@@ -90,7 +92,7 @@ export class JobTables {
         this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
       )
     } catch (error) {
-      throw storeErrorOf(error, { doing: about.doing, page: 'docs/jobs.md' })
+      throw refusalOf(error) ?? storeErrorOf(error, { doing: about.doing, page: 'docs/jobs.md' })
     }
   }
 
@@ -245,7 +247,7 @@ export class JobTables {
     try {
       return await this.#connections.query(this.#inSchema(text), parameters)
     } catch (error) {
-      throw storeErrorOf(error, { doing, page: 'docs/jobs.md' })
+      throw refusalOf(error) ?? storeErrorOf(error, { doing, page: 'docs/jobs.md' })
     }
   }
 
@@ -297,6 +299,8 @@ export class JobTables {
  */
 function transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
   switch (sqlStateOf(error)) {
+    case '22023':
+      return refusalOf(error) ?? error
     case 'ZF002':
       return noTransaction(transaction)
     case '25P02':
@@ -314,6 +318,14 @@ function transactionError(error: unknown, transaction: SqlClient, doing: string)
     default:
       return error
   }
+}
+
+/** What only the database can check: whether the children of a job are there. */
+function refusalOf(error: unknown): InvalidArgumentError | undefined {
+  if (error instanceof InvalidArgumentError) return error
+  const [words] = /Expected `children` .*\./.exec(messageOf(error)) ?? []
+  if (words === undefined || sqlStateOf(error) !== '22023') return undefined
+  return new InvalidArgumentError(words, { cause: error })
 }
 
 function noTransaction(transaction: unknown): Error {

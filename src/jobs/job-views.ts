@@ -1,7 +1,14 @@
 import type { PostgresConnections } from '../postgres/connections.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema } from '../postgres/migrations.ts'
-import type { JobCount, JobDetails, JobState, JobsInTime, JobView } from './job.ts'
+import {
+  JOB_STATES,
+  type JobCount,
+  type JobDetails,
+  type JobState,
+  type JobsInTime,
+  type JobView,
+} from './job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import { textArray } from './statements.ts'
 
@@ -29,12 +36,22 @@ export class JobViews {
   /** Newest first. */
   async list(query: ListQuery): Promise<readonly JobView[]> {
     const jobs = await this.#list(query, { withDetails: false })
-    return jobs.map(({ payload: _, result: __, failedAttempts: ___, ...view }) => view)
+    return jobs.map(({ payload: _, result: __, failedAttempts: ___, children: ____, ...view }) => view)
   }
 
   async find(query: ListQuery): Promise<JobDetails | null> {
     const [job = null] = await this.#list(query, { withDetails: true })
     return job
+  }
+
+  /** The children of a job, in their order. */
+  async children(id: string): Promise<readonly JobDetails[]> {
+    const job = await this.find({ states: JOB_STATES, ids: [id], limit: 1 })
+    const ids = job?.children ?? []
+    if (ids.length === 0) return []
+    const found = await this.#list({ states: JOB_STATES, ids, limit: ids.length }, { withDetails: true })
+    const byId = new Map(found.map((child) => [child.id, child]))
+    return ids.flatMap((child) => byId.get(child) ?? [])
   }
 
   async count(): Promise<readonly JobCount[]> {

@@ -93,6 +93,12 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
    * @throws {StoreError} `store-unavailable`: no answer came. The job goes on.
    */
   setProgress(progress: unknown): Promise<void>
+  /**
+   * The children that were given to `enqueue`, with their results, in that order. Empty: it has none.
+   *
+   * @throws {StoreError} `store-unavailable`: no answer came. The job goes on.
+   */
+  children(): Promise<readonly JobDetails[]>
 }
 
 /**
@@ -114,6 +120,7 @@ export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
 }
 
 /**
+ * - `pending`: waits for its children.
  * - `ready`: may be claimed.
  * - `blocked`: another job of its group comes first.
  * - `delayed`: waits for its `runAt` or `delay`, or for its next attempt.
@@ -124,6 +131,7 @@ export interface RunningJob<Payload = unknown> extends ClaimedJob<Payload> {
  * - `superseded`: it failed while a newer job with its key waited. The newer job stands for both.
  */
 export type JobState =
+  | 'pending'
   | 'ready'
   | 'blocked'
   | 'delayed'
@@ -135,6 +143,7 @@ export type JobState =
 
 /** In the order in which a job may go through them. */
 export const JOB_STATES: readonly JobState[] = [
+  'pending',
   'ready',
   'blocked',
   'delayed',
@@ -173,6 +182,8 @@ export interface JobDetails extends JobView {
   readonly payload: unknown
   /** What its handler has returned, read from JSON. `null`: nothing, or the job is not completed. */
   readonly result: unknown
+  /** The ids of its children. Empty: it has none. */
+  readonly children: readonly string[]
   /** The attempts that have failed or were lost with their worker, in order: the latest 100. */
   readonly failedAttempts: readonly FailedAttempt[]
 }

@@ -2,7 +2,7 @@ import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import { jsonText } from './json-text.ts'
-import { HOLD_RANGE, parseDate, parseText } from './options.ts'
+import { HOLD_RANGE, parseDate, parseIds, parseText } from './options.ts'
 
 /** When and how often a job runs, and which jobs it must not run beside. */
 export interface JobOptions {
@@ -47,10 +47,23 @@ export interface JobOptions {
   readonly backoff?: Duration | undefined
   /** The longest wait between two attempts. Default: `'1h'`. */
   readonly maxBackoff?: Duration | undefined
+  /**
+   * The ids of up to 1000 jobs that have to be completed first. Until then this job is `pending`, also if its `delay` is over. They are
+   * kept until this job has ended, and its handler reads them with `job.children()`. Not beside `ifTaken`. Default: none.
+   */
+  readonly children?: readonly string[] | undefined
+  /**
+   * What happens if a child ends as dead, cancelled or superseded. `'cancel'`: this job is cancelled. `'run'`: this job runs when all
+   * its children have ended. `'wait'`: this job waits until somebody retries the child and it is completed. Default: `'cancel'`.
+   */
+  readonly ifChildFails?: IfChildFails | undefined
 }
 
 /** What `enqueue` does if a job with the same key is there: see {@link JobOptions}. */
 export type IfTaken = 'keep' | 'update' | 'postpone'
+
+/** What becomes of a job whose child was not completed: see {@link JobOptions}. */
+export type IfChildFails = 'cancel' | 'run' | 'wait'
 
 /** Options of one `enqueue`. */
 export interface EnqueueOptions extends JobOptions {
@@ -100,6 +113,9 @@ export interface JobEntry {
   readonly keyRules: KeyRules | undefined
   /** The traceparent of the span that enqueues it. */
   readonly trace?: string | undefined
+  /** Undefined: it has none. */
+  readonly children: readonly string[] | undefined
+  readonly if_child_fails: IfChildFails | undefined
 }
 
 /** How long a job keeps its unique key, and what another one with it does. */
@@ -128,6 +144,8 @@ export function parseNewJob(
     'maxAttempts',
     'backoff',
     'maxBackoff',
+    'children',
+    'ifChildFails',
   ])
   const {
     priority = 0,
@@ -157,8 +175,33 @@ export function parseNewJob(
     delay_ms: delay === undefined ? null : parseDuration('delay', delay, HOLD_RANGE),
     run_at: runAt === undefined ? null : parseDate('runAt', runAt).toISOString(),
     keyRules: parseKeyRules(options),
+    ...parseChildren(options),
   }
 }
+
+const IF_CHILD_FAILS: readonly IfChildFails[] = ['cancel', 'run', 'wait']
+
+function parseChildren({
+  children,
+  ifChildFails,
+  ifTaken,
+}: JobOptions): Pick<JobEntry, 'children' | 'if_child_fails'> {
+  if (children === undefined) {
+    if (ifChildFails === undefined) return { children: undefined, if_child_fails: undefined }
+    throw expected('children', 'given beside `ifChildFails`', children)
+  }
+  const policy = ifChildFails ?? 'cancel'
+  if (!IF_CHILD_FAILS.includes(policy))
+    throw expected('ifChildFails', `one of ${IF_CHILD_FAILS.join(', ')}`, policy)
+  if (!Array.isArray(children) || children.length > MOST_CHILDREN)
+    throw expected('children', `an array of up to ${MOST_CHILDREN} ids of jobs`, children)
+  if (ifTaken !== undefined && ifTaken !== 'keep')
+    throw expected('ifTaken', 'left out beside `children`', ifTaken)
+  if (children.length === 0) return { children: undefined, if_child_fails: undefined }
+  return { children: [...new Set(parseIds('children', children))], if_child_fails: policy }
+}
+
+const MOST_CHILDREN = 1000
 
 const IF_TAKEN: readonly IfTaken[] = ['keep', 'update', 'postpone']
 

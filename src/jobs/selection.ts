@@ -21,7 +21,7 @@ export interface Repair {
 }
 
 /** In the order in which a job may go through them. */
-export const NOT_ENDED: readonly JobState[] = ['ready', 'blocked', 'delayed', 'running']
+export const NOT_ENDED: readonly JobState[] = ['pending', 'ready', 'blocked', 'delayed', 'running']
 export const ENDED: readonly JobState[] = JOB_STATES.filter((state) => !NOT_ENDED.includes(state))
 
 /** A page of a list, and what is changed in one transaction. */

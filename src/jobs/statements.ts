@@ -92,6 +92,7 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Limits,
     scripts.version1Watch,
     scripts.version1Backlog,
+    scripts.version1Children,
     scripts.version1Public,
     scheduleScripts.version1Schedules,
   ].join('\n'),

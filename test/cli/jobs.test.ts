@@ -131,7 +131,7 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
       'Expected the first word to be one of count, ls, show, retry, cancel, remove, history, got "drop".',
     ],
     [['jobs', 'ls', 'x'], 'Expected the command to be given without another word, got "x".'],
-    [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of ready, blocked'],
+    [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
     [['jobs', 'show'], 'Expected ID, got nothing.'],
     [['jobs', 'show', 'x'], 'Expected `id` to be the id of a job, got "x".'],
     [['jobs', 'retry'], 'Expected either IDs, or at least one of --state, --name, --since and --before.'],

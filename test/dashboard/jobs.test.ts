@@ -266,7 +266,7 @@ describe('the requests', () => {
       [{ action: 'retry' }, /Expected `ids` to be an array, or `filter` an object/],
       [{ action: 'retry', ids: [1] }, /Expected `ids` to be the id of a job, got 1/],
       [{ action: 'retry', filter: {} }, /Expected `selection` to be ids, or a filter with at least one/],
-      [{ action: 'retry', filter: { state: 'old' } }, /Expected `state` to be one of ready/],
+      [{ action: 'retry', filter: { state: 'old' } }, /Expected `state` to be one of pending, ready/],
       [{ action: 'retry', filter: { since: 'monday' } }, /Expected `since` to be /],
       [{ action: 'cancel', ids: ['1'] }, /Expected `reason`/],
     ]

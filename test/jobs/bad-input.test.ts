@@ -62,6 +62,11 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
       'Expected `groupLimit` to be a whole number from 1 to 1000, got 0.',
     ],
     [['a', 1, { groupLimit: 2 }], 'Expected `group` to be given beside `groupLimit`'],
+    [['a', 1, { children: ['7', 'x'] }], 'Expected `children` to be the id of a job, got "x".'],
+    [['a', 1, { children: '7' }], 'Expected `children` to be an array of up to 1000 ids of jobs, got "7".'],
+    [['a', 1, { ifChildFails: 'run' }], 'Expected `children` to be given beside `ifChildFails`'],
+    [['a', 1, { children: ['7'], ifChildFails: 'no' }], 'Expected `ifChildFails` to be one of cancel, run'],
+    [['a', 1, { children: ['7'], key: 'k', ifTaken: 'update' }], 'Expected `ifTaken` to be left out'],
     [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8) without U+0000'],
     [['a', 1, { key: '鍵'.repeat(200) }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8)'],
     [['a', 1, { runAt: new Date(8e15) }], 'Expected `runAt` to be a valid Date before the year 10000'],
@@ -230,7 +235,7 @@ test('a role with the rights of the page works, without the right to create anyt
   await scene.server.sql(`
     create role worker login;
     grant usage on schema ${scene.schema} to worker;
-    grant select, insert, update, delete on ${scene.schema}.jobs, ${scene.schema}.ended_jobs, ${scene.schema}.job_limits to worker;
+    grant select, insert, update, delete on ${scene.schema}.jobs, ${scene.schema}.ended_jobs, ${scene.schema}.job_limits, ${scene.schema}.job_children to worker;
     grant usage on sequence ${scene.schema}.job_ids to worker`)
   const jobs = scene.open({}, { url: scene.server.url.replace('holdfast@', 'worker@') })
   await jobs.migrate()

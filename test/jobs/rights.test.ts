@@ -105,6 +105,9 @@ test('the role that enqueues does so, in its own transactions too, and can do no
     urlOf('shop'),
     `select holdfast.enqueue('b', '3', '{"key": "k", "ifTaken": "postpone", "delay": "2h"}')`,
   )
+  const dead = (await jobs.enqueue('dead', 1, { delay: '1h' })) ?? ''
+  await (await as('jobs_worker')).cancel(dead, { reason: 'x' })
+  expect(await jobs.enqueue('b', 1, { children: [id, dead] })).not.toBeNull()
   const denied = { code: 'store-refused', message: expect.stringContaining('docs/jobs.md') }
   await jobs.enqueue('ready')
   await expect(jobs.claim('ready')).rejects.toMatchObject(denied)

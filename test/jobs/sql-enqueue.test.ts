@@ -21,7 +21,7 @@ async function rows(scene: JobsScene): Promise<readonly unknown[]> {
   const all = await scene.sql(`
     select to_jsonb(j) - '{id,enqueued_at,due_at,ready_at,key_until}'::text[] || jsonb_build_object(
       'due', round(extract(epoch from due_at - enqueued_at)), 'key', round(extract(epoch from key_until - enqueued_at))
-    ) as job from $schema.jobs j order by id`)
+    ) as job from $schema.jobs j where name = 'same' order by id`)
   return all.map(({ job }) => job)
 }
 
@@ -64,7 +64,7 @@ test('the function makes the same jobs of the same options as `enqueue`', async 
   const jobs = scene.open()
   await jobs.migrate()
   const inAnHour = new Date(Date.now() + 3_600_000)
-  const options: readonly EnqueueOptions[] = [
+  const usual: readonly EnqueueOptions[] = [
     {},
     { priority: -7, maxAttempts: 3, backoff: '1.5 s', maxBackoff: 90_000 },
     { delay: '2d', group: 'g' },
@@ -74,9 +74,15 @@ test('the function makes the same jobs of the same options as `enqueue`', async 
     { key: 'while', uniqueFor: '10m', ifTaken: 'update' },
     { key: 'later', delay: 500, ifTaken: 'postpone' },
   ]
+  const child = (await jobs.enqueue('child', null, { delay: '1h' })) ?? ''
+  const options: readonly EnqueueOptions[] = [
+    ...usual,
+    { children: [child] },
+    { children: [child], ifChildFails: 'run' },
+  ]
   for (const each of options) await jobs.enqueue('same', { n: 1 }, each)
   const made = await rows(scene)
-  await scene.sql('truncate $schema.jobs')
+  await scene.sql(`delete from $schema.jobs where name = 'same'`)
   for (const each of options)
     await scene.pool.query(`select ${scene.schema}.enqueue('same', $1, $2)`, [{ n: 1 }, each])
   expect(await rows(scene)).toEqual(made)
@@ -176,6 +182,22 @@ test('what cannot be enqueued is named in one sentence, with the code of a wrong
     [
       `'a', '1', '{"uniqueFor": "ever", "key": "k"}'`,
       `Expected \`uniqueFor\` to be ${duration}, got "ever".`,
+    ],
+    [
+      `'a', '1', '{"children": "7"}'`,
+      'Expected `children` to be an array of up to 1000 ids of jobs, got "7".',
+    ],
+    [
+      `'a', '1', '{"children": [7, "x"]}'`,
+      'Expected `children` to be an array of up to 1000 ids of jobs, got',
+    ],
+    [
+      `'a', '1', '{"ifChildFails": "run"}'`,
+      'Expected `children` to be given beside `ifChildFails`, got nothing.',
+    ],
+    [
+      `'a', '1', '{"children": [7], "ifChildFails": "no"}'`,
+      'Expected `ifChildFails` to be cancel, run or wait, got',
     ],
     [
       `'a', to_jsonb(repeat('x', 1048576))`,

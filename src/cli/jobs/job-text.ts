@@ -49,6 +49,7 @@ export function jobPage(job: JobDetails): readonly string[] {
     ['key', job.key],
     ['group', job.group],
     ['group limit', job.groupLimit === 1 ? null : String(job.groupLimit)],
+    ['children', job.children.length === 0 ? null : job.children.join(', ')],
     ['worker', job.worker],
     ['enqueued', time(job.enqueuedAt)],
     ['started', time(job.startedAt)],

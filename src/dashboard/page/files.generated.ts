@@ -1337,7 +1337,7 @@ const ACTIONS = {
   cancel: {
     title: 'Cancel',
     done: 'Cancelled',
-    from: new Set(['ready', 'blocked', 'delayed', 'running']),
+    from: new Set(['pending', 'ready', 'blocked', 'delayed', 'running']),
     warning: 'A worker that runs such a job learns of it at its next renewal, and cannot complete the job.',
   },
   remove: {
@@ -1464,7 +1464,7 @@ import { choice } from './tickets.js'
 /** @import { JobsJson } from '../job-view-json.ts' */
 
 export const JOB_STATES = [
-  ...['ready', 'blocked', 'delayed', 'running'],
+  ...['pending', 'ready', 'blocked', 'delayed', 'running'],
   ...['completed', 'dead', 'cancelled', 'superseded'],
 ]
 
@@ -1710,7 +1710,7 @@ function barsOf(steps, width, label) {
   return picture
 }
 
-const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
+const OPEN = new Set(['pending', 'ready', 'blocked', 'delayed', 'running'])
 const SERIES = /** @type {const} */ (['enqueued', 'completed', 'dead'])
 const SPANS = [
   ['1h', 'the last hour'],

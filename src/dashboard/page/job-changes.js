@@ -17,7 +17,7 @@ const ACTIONS = {
   cancel: {
     title: 'Cancel',
     done: 'Cancelled',
-    from: new Set(['ready', 'blocked', 'delayed', 'running']),
+    from: new Set(['pending', 'ready', 'blocked', 'delayed', 'running']),
     warning: 'A worker that runs such a job learns of it at its next renewal, and cannot complete the job.',
   },
   remove: {

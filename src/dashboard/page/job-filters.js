@@ -3,7 +3,7 @@ import { choice } from './tickets.js'
 /** @import { JobsJson } from '../job-view-json.ts' */
 
 export const JOB_STATES = [
-  ...['ready', 'blocked', 'delayed', 'running'],
+  ...['pending', 'ready', 'blocked', 'delayed', 'running'],
   ...['completed', 'dead', 'cancelled', 'superseded'],
 ]
 

@@ -148,7 +148,7 @@ function barsOf(steps, width, label) {
   return picture
 }
 
-const OPEN = new Set(['ready', 'blocked', 'delayed', 'running'])
+const OPEN = new Set(['pending', 'ready', 'blocked', 'delayed', 'running'])
 const SERIES = /** @type {const} */ (['enqueued', 'completed', 'dead'])
 const SPANS = [
   ['1h', 'the last hour'],

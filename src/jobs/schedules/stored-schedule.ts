@@ -143,7 +143,13 @@ export function lastJobOf({
   return { hasEnded: !NOT_ENDED.has(outcome), endedMs }
 }
 
-const NOT_ENDED: ReadonlySet<string> = new Set<JobState>(['ready', 'blocked', 'delayed', 'running'])
+const NOT_ENDED: ReadonlySet<string> = new Set<JobState>([
+  'pending',
+  'ready',
+  'blocked',
+  'delayed',
+  'running',
+])
 
 function dateOf(ms: number | null): Date | null {
   return ms === null ? null : new Date(ms)

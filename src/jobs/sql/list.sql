@@ -13,12 +13,13 @@ select json_build_object(
   'progress', progress,
   'payload', case when $8::text::boolean then payload end,
   'result', case when $8::text::boolean then result end,
+  'children', case when $8::text::boolean then to_json(coalesce(children, '{}')::text[]) end,
   'failedAttempts', case when $8::text::boolean then coalesce(failed_attempts, '[]') end
 )::text as job
 from (
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result
+      started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result, children
     from "{schema}".jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))
@@ -32,7 +33,7 @@ from (
   union all
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, null, ended_at, failed_attempts, progress, result
+      started_at, null, ended_at, failed_attempts, progress, result, children
     from "{schema}".ended_jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))

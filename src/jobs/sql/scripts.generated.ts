@@ -4,6 +4,7 @@ export const scripts: {
   readonly count: string
   readonly list: string
   readonly version1Backlog: string
+  readonly version1Children: string
   readonly version1Claim: string
   readonly version1Enqueue: string
   readonly version1Limits: string
@@ -71,12 +72,13 @@ select json_build_object(
   'progress', progress,
   'payload', case when $8::text::boolean then payload end,
   'result', case when $8::text::boolean then result end,
+  'children', case when $8::text::boolean then to_json(coalesce(children, '{}')::text[]) end,
   'failedAttempts', case when $8::text::boolean then coalesce(failed_attempts, '[]') end
 )::text as job
 from (
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result
+      started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result, children
     from "{schema}".jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))
@@ -90,7 +92,7 @@ from (
   union all
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
-      started_at, null, ended_at, failed_attempts, progress, result
+      started_at, null, ended_at, failed_attempts, progress, result, children
     from "{schema}".ended_jobs
     where state = any ($1::text::text[])
       and ($2::text is null or name = any ($2::text::text[]))
@@ -182,6 +184,133 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmap
     select name, 'dead', jobs, null, every >= most from dead
   ) found
 $function$;
+`,
+  version1Children: `-- The functions of the jobs, version 1: jobs that wait for their children.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+--
+-- The end of a child changes nothing of its parents, because it would have to lock them. It leaves a note with the child: tell_at. The
+-- next claim reads the notes, and makes those parents ready that wait for nothing any more.
+
+-- Locks the children, so that none ends or comes back meanwhile, and has their ends noted. Answers those that are not there.
+create function "{schema}".jobs_lock_children(own_children bigint[]) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  locked bigint[];
+begin
+  -- While this waits for a lock, a child may end, or be tried again. Then it is in the other table at the next round.
+  for round in 1..3 loop
+    perform from jobs where id = any (own_children) order by id for update;
+    perform from ended_jobs where id = any (own_children) order by id for update;
+    locked := array(
+      select id from jobs where id = any (own_children) union all select id from ended_jobs where id = any (own_children)
+    );
+    exit when own_children <@ locked;
+  end loop;
+  update jobs set followed = true where id = any (own_children) and not followed;
+  return array(select id from unnest(own_children) as id where id <> all (locked));
+end
+$function$;
+
+-- Whether a job has to wait for one of these children. The caller has locked them.
+create function "{schema}".jobs_waits_for(own_children bigint[], policy text) returns boolean language sql
+set search_path = "{schema}", pg_temp set enable_seqscan = off as $function$
+  select exists (select from jobs where id = any (own_children))
+    or (policy <> 'run' and exists (select from ended_jobs where id = any (own_children) and state <> 'completed'))
+$function$;
+
+-- Records the children of a job. The caller has locked them.
+create function "{schema}".jobs_add_children(of_parent bigint, own_children bigint[], policy text) returns void language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+begin
+  insert into job_children (child, parent, done)
+  select id, of_parent, false from jobs where id = any (own_children)
+  union all
+  select id, of_parent, state = 'completed' or policy = 'run' from ended_jobs where id = any (own_children);
+  if policy = 'cancel' then
+    update ended_jobs set tell_at = clock_timestamp() where id = any (own_children) and state <> 'completed';
+  end if;
+end
+$function$;
+
+-- Reads the notes of up to 1,000 children that have ended. Answers whether there may be more.
+create function "{schema}".jobs_tell_parents(asked_at timestamptz) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  told bigint[];
+  parents bigint[];
+  held bigint[];
+  failed record;
+  job jobs;
+  is_long boolean;
+  woken text[];
+begin
+  select coalesce(array_agg(id), '{}') into told from (
+    select id from ended_jobs where tell_at <= asked_at order by tell_at limit 1000 for update skip locked
+  ) ended;
+  is_long := cardinality(told) = 1000;
+  -- Locked, because two claims that tell a parent of two children would each see the child of the other as not done.
+  select coalesce(array_agg(id), '{}') into parents from (
+    select id from jobs where state = 'pending' and id in (
+      select parent from job_children where child = any (told) and not done
+    ) for update skip locked
+  ) waiting;
+  -- Another transaction has these parents. Looked at again after a second. Otherwise every claim would try it.
+  held := array(select distinct child from job_children where child = any (told) and not done and parent <> all (parents));
+  update ended_jobs set tell_at = clock_timestamp() + interval '1 s' where id = any (held);
+  told := array(select id from unnest(told) as id where id <> all (held));
+
+  update job_children c set done = true from ended_jobs e, jobs p
+  where c.child = any (told) and not c.done and e.id = c.child and p.id = c.parent
+    and (e.state = 'completed' or p.if_child_fails = 'run');
+  for failed in
+    select distinct on (c.parent) c.parent, e.id, e.name, e.state
+    from job_children c join ended_jobs e on e.id = c.child join jobs p on p.id = c.parent
+    where c.child = any (told) and not c.done and p.if_child_fails = 'cancel' and p.state = 'pending'
+    order by c.parent, e.id
+  loop
+    select * into job from jobs where id = failed.parent;
+    perform jobs_end(job, 'cancelled', format('Its child %s (%s) is %s.', failed.id, failed.name, failed.state));
+    -- It may be a child itself.
+    is_long := true;
+  end loop;
+
+  with free as (
+    update jobs p set state = case when p.due_at > asked_at then 'delayed' else 'ready' end,
+      due_at = case when p.due_at > asked_at then p.due_at end, ready_at = greatest(p.due_at, asked_at)
+    where p.id = any (parents) and p.state = 'pending'
+      and not exists (select from job_children c where c.parent = p.id and not c.done)
+    returning p.name
+  )
+  select array_agg(distinct name) into woken from free;
+  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  update ended_jobs set tell_at = null where id = any (told);
+  return is_long;
+end
+$function$;
+
+-- Wakes the workers of the parents: one of their claims reads the note.
+create function "{schema}".jobs_child_ended() returns trigger language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  perform pg_notify('holdfast_jobs', name) from (
+    select distinct p.name from job_children c join jobs p on p.id = c.parent where c.child = new.id
+  ) parents;
+  return null;
+end
+$function$;
+
+create trigger ended_jobs_noted after insert on "{schema}".ended_jobs for each row when (new.tell_at is not null)
+  execute function "{schema}".jobs_child_ended();
+
+create function "{schema}".jobs_parent_ended() returns trigger language plpgsql set search_path = "{schema}", pg_temp as $function$
+begin
+  delete from job_children where child = any (old.children) and parent = old.id;
+  return null;
+end
+$function$;
+
+create trigger jobs_without_children after delete on "{schema}".jobs for each row when (old.children is not null)
+  execute function "{schema}".jobs_parent_ended();
 `,
   version1Claim: `-- The functions of the jobs, version 1: claims and their leases.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
@@ -301,8 +430,11 @@ declare
   is_busy boolean := false;
   earlier_runs boolean := false;
 begin
+  if exists (select from ended_jobs where tell_at <= asked_at) then
+    more := jobs_tell_parents(asked_at);
+  end if;
   if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
-    more := jobs_wake(asked_at);
+    more := jobs_wake(asked_at) or more;
   end if;
 
   if known is null then
@@ -332,7 +464,7 @@ begin
         limit least(h.allowed, wanted + further)
       ) j
     ) first;
-    more := most < wanted + further;
+    more := more or most < wanted + further;
     if cardinality(handled) > 1 and cardinality(positions) >= most then
       select array_agg(quota order by position) into quotas from (
         select h.position, count(p.position) as quota from generate_subscripts(handled, 1) as h (position)
@@ -514,30 +646,44 @@ end
 $function$;
 
 -- Enqueues one job in the caller's transaction, and wakes its workers when it commits.
--- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key.
+-- Answers its id, or null if its unique key is taken by another job: by one that waits, and by one that runs and holds its key. Raises
+-- 22023 if one of its children is not there.
 create function "{schema}".jobs_enqueue_one(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz,
-  own_holds_key boolean default false, key_ms bigint default null, own_trace text default null
+  own_holds_key boolean default false, key_ms bigint default null, own_trace text default null,
+  own_children bigint[] default null, policy text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
   starts_at timestamptz := coalesce(run_at, asked_at + delay_ms * interval '1 ms');
   is_delayed boolean := coalesce(starts_at > asked_at, false);
+  is_pending boolean := false;
+  absent bigint[];
   enqueued bigint;
 begin
+  if own_children is not null then
+    absent := jobs_lock_children(own_children);
+    if absent <> '{}' then
+      perform jobs_refuse_option('children', 'ids of jobs that are there', to_jsonb(absent[1]::text));
+    end if;
+    is_pending := jobs_waits_for(own_children, policy);
+  end if;
   insert into jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, max_attempts, backoff_ms,
-    max_backoff_ms, due_at, enqueued_at, ready_at, trace
+    max_backoff_ms, due_at, enqueued_at, ready_at, trace, children, if_child_fails
   )
   values (
-    nextval('job_ids'), job_name, case when is_delayed then 'delayed' else 'ready' end, job_priority, job_payload::json, own_key,
-    own_holds_key, asked_at + key_ms * interval '1 ms', of_group, of_group_limit, most_attempts,
+    nextval('job_ids'), job_name, case when is_pending then 'pending' when is_delayed then 'delayed' else 'ready' end, job_priority,
+    job_payload::json, own_key, own_holds_key, asked_at + key_ms * interval '1 ms', of_group, of_group_limit, most_attempts,
     first_backoff_ms, most_backoff_ms, case when is_delayed then starts_at end, asked_at,
-    case when is_delayed then starts_at else asked_at end, own_trace
+    case when is_delayed then starts_at else asked_at end, own_trace, own_children, policy
   )
   on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
   returning id into enqueued;
+  if enqueued is not null and own_children is not null then
+    perform jobs_add_children(enqueued, own_children, policy);
+  end if;
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
     perform pg_notify('holdfast_jobs', job_name);
@@ -555,7 +701,7 @@ $function$;
 create function "{schema}".jobs_enqueue_unique(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
   first_backoff_ms bigint, most_backoff_ms bigint, delay_ms bigint, run_at timestamptz, own_holds_key boolean, key_ms bigint,
-  if_taken text, own_trace text default null
+  if_taken text, own_trace text default null, own_children bigint[] default null, policy text default null
 ) returns bigint language plpgsql set search_path = "{schema}", pg_temp set plan_cache_mode = force_generic_plan as $function$
 declare
   starts_at timestamptz := coalesce(run_at, clock_timestamp() + coalesce(delay_ms, 0) * interval '1 ms');
@@ -566,7 +712,7 @@ begin
     begin
       enqueued := jobs_enqueue_one(
         job_name, job_payload, job_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms,
-        delay_ms, run_at, own_holds_key, key_ms, own_trace
+        delay_ms, run_at, own_holds_key, key_ms, own_trace, own_children, policy
       );
       -- Looks after the insert: a job that ends meanwhile is either in its way or here.
       if enqueued is not null and key_ms is not null and exists (
@@ -596,8 +742,8 @@ end
 $function$;
 
 -- Enqueues a list of jobs in the caller's transaction, and wakes their workers when it commits. Each payload is a JSON text of its
--- own, because as a part of the list's JSON it could not contain \\u0000. If one of the unique keys has rules, the jobs are enqueued one
--- by one. Answers an array with the id of each as text, or null if its unique key is taken.
+-- own, because as a part of the list's JSON it could not contain \\u0000. If one of the unique keys has rules, or a job has children, the
+-- jobs are enqueued one by one. Answers an array with the id of each as text, or null if its unique key is taken.
 create function "{schema}".jobs_enqueue(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -605,19 +751,20 @@ declare
   answer json;
   woken text[];
 begin
-  if exists (select from json_to_recordset(entries) as e (if_taken text) where e.if_taken is not null) then
+  if exists (select from json_to_recordset(entries) as e (if_taken text, children json) where e.if_taken is not null or e.children is not null) then
     return (
       select json_agg(
         jobs_enqueue_unique(
           e.name, e.payload, e.priority, e.unique_key, e.group_key, e.group_limit, e.max_attempts, e.backoff_ms, e.max_backoff_ms,
-          e.delay_ms, e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace
+          e.delay_ms, e.run_at, coalesce(e.holds_key, false), e.key_ms, coalesce(e.if_taken, 'keep'), e.trace,
+          e.children, e.if_child_fails
         )::text order by e.position
       )
       from (
         select * from json_to_recordset(entries) as e (
           position integer, name text, payload text, priority smallint, unique_key text, group_key text, group_limit integer,
           max_attempts integer, backoff_ms bigint, max_backoff_ms bigint, delay_ms bigint, run_at timestamptz, holds_key boolean,
-          key_ms bigint, if_taken text, trace text
+          key_ms bigint, if_taken text, trace text, children bigint[], if_child_fails text
         ) order by e.position
       ) e
     );
@@ -845,12 +992,15 @@ declare
   unique_for text := coalesce(given ->> 'uniqueFor', 'waiting');
   key_ms bigint;
   if_taken text := coalesce(given ->> 'ifTaken', 'keep');
+  own_children bigint[] := jobs_option_ids(given, 'children');
+  policy text := coalesce(given ->> 'ifChildFails', 'cancel');
 begin
   if jsonb_typeof(given) <> 'object' then
     perform jobs_refuse_option('options', 'a JSON object', given);
   end if;
   select o into unknown_option from jsonb_object_keys(given) as o where o not in (
-    'priority', 'delay', 'runAt', 'key', 'uniqueFor', 'ifTaken', 'group', 'groupLimit', 'maxAttempts', 'backoff', 'maxBackoff'
+    'priority', 'delay', 'runAt', 'key', 'uniqueFor', 'ifTaken', 'group', 'groupLimit', 'maxAttempts', 'backoff', 'maxBackoff',
+    'children', 'ifChildFails'
   ) limit 1;
   if unknown_option is not null then
     perform jobs_refuse_option('options', 'options of jobs.enqueue()', to_jsonb(unknown_option));
@@ -868,13 +1018,24 @@ begin
   if if_taken not in ('keep', 'update', 'postpone') then
     perform jobs_refuse_option('ifTaken', 'keep, update or postpone', given -> 'ifTaken');
   end if;
+  if policy not in ('cancel', 'run', 'wait') then
+    perform jobs_refuse_option('ifChildFails', 'cancel, run or wait', given -> 'ifChildFails');
+  end if;
+  if own_children is null then
+    if given ? 'ifChildFails' then
+      perform jobs_refuse_option('children', 'given beside \`ifChildFails\`', null);
+    end if;
+    policy := null;
+  elsif if_taken <> 'keep' then
+    perform jobs_refuse_option('ifTaken', 'left out beside \`children\`', given -> 'ifTaken');
+  end if;
   if unique_for not in ('waiting', 'running') then
     key_ms := jobs_option_ms(given, 'uniqueFor', null);
   end if;
   if unique_for = 'waiting' and if_taken = 'keep' then
     return jobs_enqueue_one(
       name, text_payload, own_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms,
-      run_at
+      run_at, own_children => own_children, policy => policy
     );
   end if;
   if own_key is null then
@@ -882,7 +1043,7 @@ begin
   end if;
   return jobs_enqueue_unique(
     name, text_payload, own_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms,
-    run_at, unique_for <> 'waiting', key_ms, if_taken
+    run_at, unique_for <> 'waiting', key_ms, if_taken, own_children => own_children, policy => policy
   );
 end
 $function$;
@@ -924,6 +1085,24 @@ begin
     perform jobs_refuse_option(option, format('a whole number from %s to %s', smallest, largest), given -> option);
   end if;
   return value;
+end
+$function$;
+
+-- Each id once. Null: none.
+create function "{schema}".jobs_option_ids(given jsonb, option text) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+begin
+  if not given ? option then
+    return null;
+  end if;
+  if jsonb_typeof(given -> option) = 'array' then
+    if jsonb_array_length(given -> option) <= 1000
+      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9]\\d{0,17}$' or id is null)
+    then
+      return nullif(array(select distinct id::bigint from jsonb_array_elements_text(given -> option) as id), '{}');
+    end if;
+  end if;
+  perform jobs_refuse_option(option, 'an array of up to 1000 ids of jobs', given -> option);
 end
 $function$;
 
@@ -1025,14 +1204,16 @@ begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, children,
+    if_child_fails, tell_at
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
-    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
+    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress,
+    job.children, job.if_child_fails, case when job.followed then clock_timestamp() end
   );
 end
 $function$;
@@ -1198,12 +1379,14 @@ begin
         ), kept as (
           insert into ended_jobs (
             id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
-            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result,
+            children, if_child_fails, tell_at
           )
           select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
             max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
-            failed_attempts, progress, results[width_bucket(id, done)]::json
-          from gone where keeps_completed or key_until > clock_timestamp()
+            failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
+            case when followed then clock_timestamp() end
+          from gone where keeps_completed or key_until > clock_timestamp() or followed
         )
         select array_agg(id) into completed from gone;
       end if;
@@ -1273,6 +1456,7 @@ $function$;
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
 --   delayed   until due_at
+--   pending   waits for its children. If it has a due_at, it is delayed after that
 --   running   leased to a worker until due_at; its attempt number is the fence of the lease
 -- All times are by this database's clock. The functions lock in an order that cannot deadlock: group locks before rows, several
 -- group locks sorted. A function that holds rows already never waits for a group lock: it only tries.
@@ -1281,7 +1465,7 @@ create sequence "{schema}".job_ids;
 create table "{schema}".jobs (
   id bigint primary key,
   name text collate "C" not null,
-  state text not null check (state in ('ready', 'blocked', 'delayed', 'running')),
+  state text not null check (state in ('pending', 'ready', 'blocked', 'delayed', 'running')),
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
@@ -1299,7 +1483,7 @@ create table "{schema}".jobs (
   max_attempts integer not null,
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
-  due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
+  due_at timestamptz check (state = 'pending' or (due_at is not null) = (state in ('delayed', 'running'))),
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
@@ -1315,7 +1499,12 @@ create table "{schema}".jobs (
   -- What the latest attempt to report any has reported.
   progress json,
   -- Somebody waits for the job, so each change of it is notified.
-  watched boolean not null default false
+  watched boolean not null default false,
+  -- The jobs that have to be done first. Null: none.
+  children bigint[],
+  if_child_fails text check (if_child_fails in ('cancel', 'run', 'wait') and (if_child_fails is null) = (children is null)),
+  -- It is a child, so its end is noted for its parents.
+  followed boolean not null default false
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -1360,17 +1549,33 @@ create table "{schema}".ended_jobs (
   failed_attempts jsonb,
   progress json,
   -- What the handler has returned.
-  result json
+  result json,
+  children bigint[],
+  if_child_fails text,
+  -- When to tell its parents that it has ended. Null: they know, or it is no child.
+  tell_at timestamptz
 );
 
 -- For lists of dead jobs, newest first. Completed jobs, of which there are many, do not pay for it.
 create index ended_jobs_failed on "{schema}".ended_jobs (state, id) where state <> 'completed';
+create index ended_jobs_untold on "{schema}".ended_jobs (tell_at) where tell_at is not null;
 -- The keys that stay taken after the end of their jobs.
 create index ended_jobs_keys on "{schema}".ended_jobs (name, unique_key) where key_until is not null;
 -- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
 create index ended_jobs_age on "{schema}".ended_jobs using brin (ended_at) with (pages_per_range = 16, autosummarize = on);
 
-comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
+-- The children of jobs that have not ended. A child that has ended is kept for its parents as long as it is here.
+create table "{schema}".job_children (
+  child bigint,
+  parent bigint,
+  -- The parent waits for it no longer.
+  done boolean not null,
+  primary key (child, parent)
+);
+create index job_children_open on "{schema}".job_children (parent) where not done;
+
+comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
+comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';
 comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';
 `,
   version1Upkeep: `-- The functions of the jobs, version 1: for people and for the clean-up.
@@ -1462,15 +1667,18 @@ create function "{schema}".jobs_revive(revived bigint[]) returns bigint[] langua
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   moved bigint[];
+  parent record;
   woken text[];
 begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
+      followed
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
+      exists (select from job_children c where c.child = ended_jobs.id)
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
@@ -1478,6 +1686,12 @@ begin
     delete from ended_jobs f using again where f.id = again.id
   )
   select array(select id from again), array(select distinct name from again) into moved, woken;
+  for parent in select id, children, if_child_fails from jobs where id = any (moved) and children is not null loop
+    -- A child that was removed meanwhile is not waited for.
+    perform jobs_lock_children(parent.children);
+    perform jobs_add_children(parent.id, parent.children, parent.if_child_fails);
+    update jobs set state = 'pending' where id = parent.id and jobs_waits_for(parent.children, parent.if_child_fails);
+  end loop;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   return moved;
 end
@@ -1491,7 +1705,7 @@ begin
 end
 $function$;
 
--- Forgets jobs that are in one of the states and have ended. Waits for no other transaction. Answers as jobs_cancel.
+-- Forgets jobs that are in one of the states and have ended, but no children of jobs that have not. Waits for no other transaction. Answers as jobs_cancel.
 create function "{schema}".jobs_remove(removed bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -1499,12 +1713,14 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
+    select id from ended_jobs where id = any (removed) and state = any (states)
+      and not exists (select from job_children c where c.child = ended_jobs.id) for update skip locked
   ), gone as (
     delete from ended_jobs f using free where f.id = free.id returning f.id
   )
   select array_agg(id order by id) into changed from gone;
-  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states);
+  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states)
+    and not exists (select from job_children c where c.child = ended_jobs.id);
   return jobs_changes(changed, busy);
 end
 $function$;
@@ -1517,7 +1733,7 @@ create function "{schema}".jobs_changes(changed bigint[], busy bigint[]) returns
 $function$;
 
 -- Answers whether jobs of the names are left to run: ready, running, and with skips_delays also delayed ones, which it makes due.
--- A blocked job counts by the job that it waits for, and a job of a paused name only while it runs.
+-- A blocked or pending job counts by the jobs that it waits for, and a job of a paused name only while it runs.
 create function "{schema}".jobs_left(names text[], skips_delays boolean) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -1538,12 +1754,15 @@ begin
   return exists (
     select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))
       and (state = 'running' or name not in (select l.name from job_limits l where l.paused))
+  ) or exists (
+    select from ended_jobs e join job_children c on c.child = e.id join jobs p on p.id = c.parent
+    where e.tell_at is not null and p.name = any (names)
   );
 end
 $function$;
 
 -- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. Keeps a job whose
--- unique key is still taken.
+-- unique key is still taken, and a child of a job that has not ended.
 -- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
@@ -1559,14 +1778,14 @@ begin
   delete from ended_jobs where id in (
     select id from ended_jobs
     where state = 'completed' and ended_at < (select clock_timestamp() - completed_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true)
+      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
   delete from ended_jobs where id in (
     select id from ended_jobs
     where state <> 'completed' and ended_at < (select clock_timestamp() - ended_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true)
+      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;

@@ -116,8 +116,11 @@ declare
   is_busy boolean := false;
   earlier_runs boolean := false;
 begin
+  if exists (select from ended_jobs where tell_at <= asked_at) then
+    more := jobs_tell_parents(asked_at);
+  end if;
   if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
-    more := jobs_wake(asked_at);
+    more := jobs_wake(asked_at) or more;
   end if;
 
   if known is null then
@@ -147,7 +150,7 @@ begin
         limit least(h.allowed, wanted + further)
       ) j
     ) first;
-    more := most < wanted + further;
+    more := more or most < wanted + further;
     if cardinality(handled) > 1 and cardinality(positions) >= most then
       select array_agg(quota order by position) into quotas from (
         select h.position, count(p.position) as quota from generate_subscripts(handled, 1) as h (position)

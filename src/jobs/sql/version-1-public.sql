@@ -24,12 +24,15 @@ declare
   unique_for text := coalesce(given ->> 'uniqueFor', 'waiting');
   key_ms bigint;
   if_taken text := coalesce(given ->> 'ifTaken', 'keep');
+  own_children bigint[] := jobs_option_ids(given, 'children');
+  policy text := coalesce(given ->> 'ifChildFails', 'cancel');
 begin
   if jsonb_typeof(given) <> 'object' then
     perform jobs_refuse_option('options', 'a JSON object', given);
   end if;
   select o into unknown_option from jsonb_object_keys(given) as o where o not in (
-    'priority', 'delay', 'runAt', 'key', 'uniqueFor', 'ifTaken', 'group', 'groupLimit', 'maxAttempts', 'backoff', 'maxBackoff'
+    'priority', 'delay', 'runAt', 'key', 'uniqueFor', 'ifTaken', 'group', 'groupLimit', 'maxAttempts', 'backoff', 'maxBackoff',
+    'children', 'ifChildFails'
   ) limit 1;
   if unknown_option is not null then
     perform jobs_refuse_option('options', 'options of jobs.enqueue()', to_jsonb(unknown_option));
@@ -47,13 +50,24 @@ begin
   if if_taken not in ('keep', 'update', 'postpone') then
     perform jobs_refuse_option('ifTaken', 'keep, update or postpone', given -> 'ifTaken');
   end if;
+  if policy not in ('cancel', 'run', 'wait') then
+    perform jobs_refuse_option('ifChildFails', 'cancel, run or wait', given -> 'ifChildFails');
+  end if;
+  if own_children is null then
+    if given ? 'ifChildFails' then
+      perform jobs_refuse_option('children', 'given beside `ifChildFails`', null);
+    end if;
+    policy := null;
+  elsif if_taken <> 'keep' then
+    perform jobs_refuse_option('ifTaken', 'left out beside `children`', given -> 'ifTaken');
+  end if;
   if unique_for not in ('waiting', 'running') then
     key_ms := jobs_option_ms(given, 'uniqueFor', null);
   end if;
   if unique_for = 'waiting' and if_taken = 'keep' then
     return jobs_enqueue_one(
       name, text_payload, own_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms,
-      run_at
+      run_at, own_children => own_children, policy => policy
     );
   end if;
   if own_key is null then
@@ -61,7 +75,7 @@ begin
   end if;
   return jobs_enqueue_unique(
     name, text_payload, own_priority, own_key, of_group, of_group_limit, most_attempts, first_backoff_ms, most_backoff_ms, delay_ms,
-    run_at, unique_for <> 'waiting', key_ms, if_taken
+    run_at, unique_for <> 'waiting', key_ms, if_taken, own_children => own_children, policy => policy
   );
 end
 $function$;
@@ -103,6 +117,24 @@ begin
     perform jobs_refuse_option(option, format('a whole number from %s to %s', smallest, largest), given -> option);
   end if;
   return value;
+end
+$function$;
+
+-- Each id once. Null: none.
+create function "{schema}".jobs_option_ids(given jsonb, option text) returns bigint[] language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+begin
+  if not given ? option then
+    return null;
+  end if;
+  if jsonb_typeof(given -> option) = 'array' then
+    if jsonb_array_length(given -> option) <= 1000
+      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9]\d{0,17}$' or id is null)
+    then
+      return nullif(array(select distinct id::bigint from jsonb_array_elements_text(given -> option) as id), '{}');
+    end if;
+  end if;
+  perform jobs_refuse_option(option, 'an array of up to 1000 ids of jobs', given -> option);
 end
 $function$;
 

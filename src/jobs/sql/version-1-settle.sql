@@ -54,14 +54,16 @@ begin
   delete from jobs where id = job.id;
   insert into ended_jobs (
     id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress
+    max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, children,
+    if_child_fails, tell_at
   )
   values (
     job.id, job.name, outcome, job.priority, job.payload, job.unique_key, job.holds_key,
     -- A job that was cancelled or superseded leaves its key to the next one.
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
-    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress
+    job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress,
+    job.children, job.if_child_fails, case when job.followed then clock_timestamp() end
   );
 end
 $function$;
@@ -227,12 +229,14 @@ begin
         ), kept as (
           insert into ended_jobs (
             id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
-            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result
+            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result,
+            children, if_child_fails, tell_at
           )
           select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
             max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
-            failed_attempts, progress, results[width_bucket(id, done)]::json
-          from gone where keeps_completed or key_until > clock_timestamp()
+            failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
+            case when followed then clock_timestamp() end
+          from gone where keeps_completed or key_until > clock_timestamp() or followed
         )
         select array_agg(id) into completed from gone;
       end if;

@@ -7,6 +7,7 @@
 --   ready     in the index from which claims take
 --   blocked   taken out of that index, because another job of its group comes first
 --   delayed   until due_at
+--   pending   waits for its children. If it has a due_at, it is delayed after that
 --   running   leased to a worker until due_at; its attempt number is the fence of the lease
 -- All times are by this database's clock. The functions lock in an order that cannot deadlock: group locks before rows, several
 -- group locks sorted. A function that holds rows already never waits for a group lock: it only tries.
@@ -15,7 +16,7 @@ create sequence "{schema}".job_ids;
 create table "{schema}".jobs (
   id bigint primary key,
   name text collate "C" not null,
-  state text not null check (state in ('ready', 'blocked', 'delayed', 'running')),
+  state text not null check (state in ('pending', 'ready', 'blocked', 'delayed', 'running')),
   priority smallint not null,
   payload json not null,
   unique_key text collate "C",
@@ -33,7 +34,7 @@ create table "{schema}".jobs (
   max_attempts integer not null,
   backoff_ms bigint not null,
   max_backoff_ms bigint not null,
-  due_at timestamptz check ((due_at is not null) = (state in ('delayed', 'running'))),
+  due_at timestamptz check (state = 'pending' or (due_at is not null) = (state in ('delayed', 'running'))),
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
   enqueued_at timestamptz not null,
@@ -49,7 +50,12 @@ create table "{schema}".jobs (
   -- What the latest attempt to report any has reported.
   progress json,
   -- Somebody waits for the job, so each change of it is notified.
-  watched boolean not null default false
+  watched boolean not null default false,
+  -- The jobs that have to be done first. Null: none.
+  children bigint[],
+  if_child_fails text check (if_child_fails in ('cancel', 'run', 'wait') and (if_child_fails is null) = (children is null)),
+  -- It is a child, so its end is noted for its parents.
+  followed boolean not null default false
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -94,15 +100,31 @@ create table "{schema}".ended_jobs (
   failed_attempts jsonb,
   progress json,
   -- What the handler has returned.
-  result json
+  result json,
+  children bigint[],
+  if_child_fails text,
+  -- When to tell its parents that it has ended. Null: they know, or it is no child.
+  tell_at timestamptz
 );
 
 -- For lists of dead jobs, newest first. Completed jobs, of which there are many, do not pay for it.
 create index ended_jobs_failed on "{schema}".ended_jobs (state, id) where state <> 'completed';
+create index ended_jobs_untold on "{schema}".ended_jobs (tell_at) where tell_at is not null;
 -- The keys that stay taken after the end of their jobs.
 create index ended_jobs_keys on "{schema}".ended_jobs (name, unique_key) where key_until is not null;
 -- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
 create index ended_jobs_age on "{schema}".ended_jobs using brin (ended_at) with (pages_per_range = 16, autosummarize = on);
 
-comment on table "{schema}".jobs is 'holdfast: jobs that are ready, blocked, delayed or running.';
+-- The children of jobs that have not ended. A child that has ended is kept for its parents as long as it is here.
+create table "{schema}".job_children (
+  child bigint,
+  parent bigint,
+  -- The parent waits for it no longer.
+  done boolean not null,
+  primary key (child, parent)
+);
+create index job_children_open on "{schema}".job_children (parent) where not done;
+
+comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
+comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';
 comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';

@@ -87,15 +87,18 @@ create function "{schema}".jobs_revive(revived bigint[]) returns bigint[] langua
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   moved bigint[];
+  parent record;
   woken text[];
 begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
+      followed
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
+      exists (select from job_children c where c.child = ended_jobs.id)
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
@@ -103,6 +106,12 @@ begin
     delete from ended_jobs f using again where f.id = again.id
   )
   select array(select id from again), array(select distinct name from again) into moved, woken;
+  for parent in select id, children, if_child_fails from jobs where id = any (moved) and children is not null loop
+    -- A child that was removed meanwhile is not waited for.
+    perform jobs_lock_children(parent.children);
+    perform jobs_add_children(parent.id, parent.children, parent.if_child_fails);
+    update jobs set state = 'pending' where id = parent.id and jobs_waits_for(parent.children, parent.if_child_fails);
+  end loop;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   return moved;
 end
@@ -116,7 +125,7 @@ begin
 end
 $function$;
 
--- Forgets jobs that are in one of the states and have ended. Waits for no other transaction. Answers as jobs_cancel.
+-- Forgets jobs that are in one of the states and have ended, but no children of jobs that have not. Waits for no other transaction. Answers as jobs_cancel.
 create function "{schema}".jobs_remove(removed bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -124,12 +133,14 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
+    select id from ended_jobs where id = any (removed) and state = any (states)
+      and not exists (select from job_children c where c.child = ended_jobs.id) for update skip locked
   ), gone as (
     delete from ended_jobs f using free where f.id = free.id returning f.id
   )
   select array_agg(id order by id) into changed from gone;
-  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states);
+  select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states)
+    and not exists (select from job_children c where c.child = ended_jobs.id);
   return jobs_changes(changed, busy);
 end
 $function$;
@@ -142,7 +153,7 @@ create function "{schema}".jobs_changes(changed bigint[], busy bigint[]) returns
 $function$;
 
 -- Answers whether jobs of the names are left to run: ready, running, and with skips_delays also delayed ones, which it makes due.
--- A blocked job counts by the job that it waits for, and a job of a paused name only while it runs.
+-- A blocked or pending job counts by the jobs that it waits for, and a job of a paused name only while it runs.
 create function "{schema}".jobs_left(names text[], skips_delays boolean) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp as $function$
 declare
@@ -163,12 +174,15 @@ begin
   return exists (
     select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))
       and (state = 'running' or name not in (select l.name from job_limits l where l.paused))
+  ) or exists (
+    select from ended_jobs e join job_children c on c.child = e.id join jobs p on p.id = c.parent
+    where e.tell_at is not null and p.name = any (names)
   );
 end
 $function$;
 
 -- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. Keeps a job whose
--- unique key is still taken.
+-- unique key is still taken, and a child of a job that has not ended.
 -- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
@@ -184,14 +198,14 @@ begin
   delete from ended_jobs where id in (
     select id from ended_jobs
     where state = 'completed' and ended_at < (select clock_timestamp() - completed_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true)
+      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
   delete from ended_jobs where id in (
     select id from ended_jobs
     where state <> 'completed' and ended_at < (select clock_timestamp() - ended_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true)
+      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
     limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;
