@@ -26,9 +26,13 @@ export function checkOptions(
   for (const name of Object.keys(options)) {
     if (known instanceof Set ? known.has(name) : (known as readonly string[]).includes(name)) continue
     const names = Array.from(known, (one) => `\`${one}\``).join(', ')
-    throw new InvalidArgumentError(`Expected the options to be among ${names}, got \`${name}\`.`)
+    const got = name.length > LONGEST_NAME ? show(name) : `\`${name}\``
+    throw new InvalidArgumentError(`Expected the options to be among ${names}, got ${got}.`)
   }
 }
+
+/** Whoever is shown a longer name of an option does not read it. */
+const LONGEST_NAME = 60
 
 /**
  * An object with options by name. Arrays and Maps are objects, too, but hold no options. `needs`: the option that the call

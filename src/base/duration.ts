@@ -1,4 +1,5 @@
 import { InvalidArgumentError } from '../errors.ts'
+import { shortened } from './text.ts'
 
 /**
  * Milliseconds, or a number with a unit: `'250ms'`, `'30s'`, `'5m'`, `'1h'`, `'2d'`. There may be one space before the unit,
@@ -38,19 +39,23 @@ export function parseDuration(name: string, value: unknown, range: DurationRange
 /** A value as it may stand in a message: short, on one line, with its type visible. Never throws. */
 export function show(value: unknown): string {
   if (typeof value === 'string') {
-    const text = value.length > 60 ? `${value.slice(0, 60)}…` : value
-    return `${JSON.stringify(text)}${value.length > 60 ? ` (${value.length} characters)` : ''}`
+    const isLong = value.length > LONGEST_SHOWN
+    const text = isLong ? `${value.slice(0, LONGEST_SHOWN)}…` : value
+    return `${JSON.stringify(text)}${isLong ? ` (${value.length} characters)` : ''}`
   }
-  if (typeof value === 'bigint') return `${value}n`
   if (typeof value === 'function') return 'a function'
-  return typeof value === 'object' && value !== null ? showObject(value) : String(value)
+  if (typeof value === 'object' && value !== null) return showObject(value)
+  return shortened(typeof value === 'bigint' ? `${value}n` : String(value), LONGEST_SHOWN)
 }
+
+const LONGEST_SHOWN = 60
 
 function showObject(value: object): string {
   try {
     if (Array.isArray(value)) return `an array of ${value.length}`
     const name: unknown = value.constructor?.name
-    return `an object (${typeof name === 'string' && name !== '' ? name : 'no class'})`
+    const shown = typeof name === 'string' && name !== '' ? shortened(name, LONGEST_SHOWN) : 'no class'
+    return `an object (${shown})`
   } catch {
     // A getter threw, or it is a Proxy that was revoked.
     return 'an object that cannot be looked at'

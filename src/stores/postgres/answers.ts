@@ -9,8 +9,17 @@ export const answers: AnswerReader = new AnswerReader(unexpectedAnswer, {
   tellsTime: true,
 })
 
+/** Reads a part of an answer. Whatever goes wrong in it, the answer makes no sense. */
+export function readAnswer<T>(line: string, read: (line: string) => T): T {
+  try {
+    return read(line)
+  } catch {
+    throw unexpectedAnswer(line)
+  }
+}
+
 function unexpectedAnswer(line: string): StoreError {
-  const got = JSON.stringify(line.slice(0, 100))
+  const got = JSON.stringify(`${line}`.slice(0, 100))
   const cause = new TypeError(`Expected what a function of the store answers, got ${got}`)
   return new StoreError('store-refused', UNEXPECTED, { cause })
 }

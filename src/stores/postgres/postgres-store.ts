@@ -14,7 +14,7 @@ import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
-import { answers } from './answers.ts'
+import { answers, readAnswer } from './answers.ts'
 import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
 import { RoomSweep } from './room-sweep.ts'
@@ -209,7 +209,7 @@ export class PostgresStore implements Store {
    */
   #follow(lines: readonly string[]): void {
     for (const line of new Set(lines)) {
-      if (line[0] === '+') this.#unfinished.add(JSON.parse(line.slice(1)) as string)
+      if (line[0] === '+') this.#unfinished.add(readAnswer(line, () => String(JSON.parse(line.slice(1)))))
       else if (line[0] === '*') this.#inbox.wake(wakeOf(line.slice(1)))
     }
   }

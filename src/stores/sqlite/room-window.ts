@@ -132,7 +132,7 @@ class RoomWindow {
     ] = look
     this.#moment = { ms: clockMs, us: clockUs }
     this.time = timeSince(this.#moment, time)
-    this.#lastFence = Math.max(units === null ? 0 : fence, otherFence, crowdFence)
+    this.#lastFence = checkedFence(Math.max(units === null ? 0 : fence, otherFence, crowdFence), key)
     this.#closedUntil = closedUntil
     this.room = openRoom(this.#lastFence, (waiter) => request.reaches(this.inboxOf(waiter)))
     this.room.closedUntil = closedUntil
@@ -216,7 +216,8 @@ class RoomWindow {
   #enter(row: HolderRow): void {
     const [id, units, limit, lockDelayMs, fence, state, expiresAt, holdUntil, inbox, owner, since] = row
     const ticket = this.#ticket({ id, units, limit, lockDelayMs, owner })
-    const holder: Holder = { ticket, fence, since, state, expiresAt, holdUntil }
+    const known = checkedFence(fence, this.#request.key)
+    const holder: Holder = { ticket, fence: known, since, state, expiresAt, holdUntil }
     this.room.holders.set(id, holder)
     this.room.sum.add(ticket)
     this.#holders.set(holder, row)
@@ -323,3 +324,19 @@ class RoomWindow {
     return (id === this.#request.id ? this.#request.inbox : undefined) ?? this.inboxOf(id)
   }
 }
+
+/**
+ * Fences are µs since 1970 and rise by one. Another program may have written to the file. A fence that it made up would make the
+ * clock of all fences useless, and so every key.
+ */
+function checkedFence(fence: number, key: string): number {
+  if (Number.isSafeInteger(fence) && fence >= 0 && fence < MOST_FENCE) return fence
+  throw new StoreError(
+    'store-refused',
+    'The lock file is damaged: it holds a fence that Holdfast never gave. Stop the processes that use the file and delete it. Nothing but held locks is lost.',
+    { key },
+  )
+}
+
+/** In the year 2255. */
+const MOST_FENCE = 9_000_000_000_000_000

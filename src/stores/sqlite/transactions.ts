@@ -85,7 +85,8 @@ export class Transactions {
   /** The next call opens the file again, because the trouble may be over by then; but not every call does. */
   #refuse(error: unknown): unknown {
     const refusal = toStoreError(error, this.#options.path)
-    if (!(refusal instanceof StoreError)) return refusal
+    // Rows of one key that make no sense say nothing about the file.
+    if (!(refusal instanceof StoreError) || refusal.key !== undefined) return refusal
     this.#forgetFile()
     const now = performance.now()
     if (now >= (this.#refusal?.until ?? 0)) this.#refusal = { error: refusal, until: now + CHECK_MS }

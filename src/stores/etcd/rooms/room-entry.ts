@@ -1,3 +1,4 @@
+import { shortened } from '../../../base/text.ts'
 import { type Ticket, UNLIMITED } from '../../../contract/store.ts'
 import { StoreError } from '../../../errors.ts'
 import type { KeyValue } from '../grpc/messages.ts'
@@ -116,6 +117,9 @@ function parsed(pair: KeyValue): EntryValue {
   }
   throw new StoreError(
     'store-refused',
-    `The etcd key ${JSON.stringify(pair.key)} is used by something else. Choose another \`prefix\` for etcdStore().`,
+    `The etcd key ${JSON.stringify(shortened(pair.key, LONGEST_NAME))} is used by something else. Choose another \`prefix\` for etcdStore().`,
   )
 }
+
+/** Another program may write names of any length. */
+const LONGEST_NAME = 300
