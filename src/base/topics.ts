@@ -65,12 +65,21 @@ export function makeTopics<Events extends object>(
       on(name, listener) {
         if (!names.includes(name)) throw expected('event', `one of ${names.join(', ')}`, name)
         parseFunction('listener', listener)
-        const subscriber = guarded(`${area}:${name}`, listener as (event: unknown) => unknown)
-        subscribe(channelName(area, name), subscriber)
-        return () => {
-          unsubscribe(channelName(area, name), subscriber)
-        }
+        return listenersIn<Events>(area).on(name, listener)
       },
+    },
+  }
+}
+
+/** To listen to the events of a part of the package without loading it, and what it needs. */
+export function listenersIn<Events extends object>(area: string): Pick<TopicEvents<Events>, 'on'> {
+  return {
+    on(name, listener) {
+      const subscriber = guarded(`${area}:${name}`, listener as (event: unknown) => unknown)
+      subscribe(channelName(area, name), subscriber)
+      return () => {
+        unsubscribe(channelName(area, name), subscriber)
+      }
     },
   }
 }

@@ -3,7 +3,7 @@ import { makeTopics, type TopicEvents, type Topics } from '../base/topics.ts'
 import type { JobFacts } from './job.ts'
 import type { JobFailure } from './run-settlement.ts'
 
-/** The events of jobs in this process, by name. See [Events](../../docs/observe.md). */
+/** The events of jobs in this process, by name. See [Metrics of work](../../docs/metrics-work.md#events). */
 export interface JobEvents {
   /** Jobs are about to be enqueued. Told in the caller's async context. */
   readonly enqueuing: JobEvent<'enqueuing'> & {

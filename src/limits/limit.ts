@@ -1,6 +1,7 @@
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import { type AcquireTimeoutError, isHoldfastError, StartTimeoutError } from '../errors.ts'
 import type { Lease, Locks, Semaphore } from '../index.ts'
+import { CallTeller } from './limit-events.ts'
 import {
   checkWork,
   type LimitOptions,
@@ -13,7 +14,7 @@ import {
   TRY_TAKES,
   type TryRunOptions,
 } from './options.ts'
-import { consume, pass } from './rate.ts'
+import { consume, pass, type Turn } from './rate.ts'
 
 /**
  * The value of the work, or why it did not run: as many run already (`concurrency`), or as many have begun in this window
@@ -72,18 +73,20 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
       const begunAt = performance.now()
+      const teller = new CallTeller(name, key, begunAt)
       // The slot first, so that no point is spent on a call that gets no slot. A call that waits for the window in its slot
       // delays no other call, because the others of this key need a point of the same window.
       let hasSlot = false
       try {
         return await slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
           hasSlot = true
-          if (rate !== undefined) await pass({ rate, key, lease, terms, begunAt })
-          return begin(work, lease, terms)
+          if (rate !== undefined) await told({ rate, key, lease, terms, begunAt }, teller)
+          return begin(work, lease, terms, teller)
         })
       } catch (error) {
         // Not the limit's own: a time-out of a lock that the work takes, or one that the caller's signal passes on.
         const isForeign = hasSlot || error === terms.signal?.reason
+        if (isHoldfastError(error, 'acquire-timeout') && !isForeign) teller.refused('concurrency')
         if (isForeign || !isHoldfastError(error, 'acquire-timeout')) throw error
         throw noSlot(error, settings.concurrency, terms.waitMs)
       }
@@ -93,15 +96,31 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       checkWork(work)
       const terms = parseRun(options, settings, TRY_TAKES)
       const begunAt = performance.now()
+      const teller = new CallTeller(name, key, begunAt)
       const outcome = await slotsOf(key).tryWithPermits<LimitOutcome<T>>(terms.hold, async (lease) => {
         if (rate !== undefined) {
           const verdict = await consume({ rate, key, lease, terms, begunAt })
-          if (!verdict.admitted) return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
+          if (!verdict.admitted) {
+            teller.refused('rate')
+            return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
+          }
         }
-        return { ran: true, value: await begin(work, lease, terms) }
+        return { ran: true, value: await begin(work, lease, terms, teller) }
       })
-      return outcome.ran ? outcome.value : { ran: false, reason: 'concurrency' }
+      if (outcome.ran) return outcome.value
+      teller.refused('concurrency')
+      return { ran: false, reason: 'concurrency' }
     },
+  }
+}
+
+async function told(turn: Turn, teller: CallTeller): Promise<void> {
+  try {
+    await pass(turn)
+  } catch (error) {
+    // Not the reason of the caller's signal, which may be any error.
+    if (isHoldfastError(error, 'start-timeout') && error !== turn.terms.signal?.reason) teller.refused('rate')
+    throw error
   }
 }
 
@@ -114,8 +133,8 @@ function noSlot(cause: AcquireTimeoutError, concurrency: number, waitMs: number)
 }
 
 /** Reads the clocks and the signal: the slot or the caller may have gone while the limiter was asked, and timers are late. */
-function begin<T>(work: (lease: Lease) => T, lease: Lease, { signal }: RunSettings): T {
+function begin<T>(work: LimitWork<T>, lease: Lease, { signal }: RunSettings, teller: CallTeller): Promise<T> {
   lease.assertHeld()
   signal?.throwIfAborted()
-  return work(lease)
+  return teller.run(() => work(lease))
 }

@@ -26,7 +26,8 @@ export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions)
   }
 }
 
-function bounded(nameOf: (key: string) => string, most: number): (key: string) => string {
+/** The name of a thing, or `other` if there are too many. */
+export function bounded(nameOf: (key: string) => string, most: number): (key: string) => string {
   const known = new Set<string>()
   return (key) => {
     const name = nameOf(key)

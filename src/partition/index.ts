@@ -19,3 +19,4 @@ export {
   type NumberedPartition,
   type PartitionMember,
 } from './partition.ts'
+export { type PartitionEvents, partitionEvents } from './partition-events.ts'

@@ -5,6 +5,7 @@ import { fairShares } from './fair-shares.ts'
 import { claimantOf, memberValue } from './member-value.ts'
 import type { PartitionSettings } from './options.ts'
 import type { OwnShare } from './own-share.ts'
+import { partitionTopics } from './partition-events.ts'
 
 /**
  * Keeps this process a member, computes its share whenever the members change, and tells the others which keys it has claimed.
@@ -12,6 +13,7 @@ import type { OwnShare } from './own-share.ts'
 export class MembershipLoop {
   readonly group: MemberGroup
   readonly #share: OwnShare
+  readonly #name: string
   readonly #settings: PartitionSettings
   readonly #leaving = new AbortController()
   #weight: number
@@ -23,7 +25,12 @@ export class MembershipLoop {
   #isStopping = false
   #running: Promise<void> = Promise.resolve()
 
-  constructor(group: MemberGroup, share: OwnShare, settings: PartitionSettings) {
+  constructor(
+    name: string,
+    group: MemberGroup,
+    { share, settings }: { share: OwnShare; settings: PartitionSettings },
+  ) {
+    this.#name = name
     this.group = group
     this.#share = share
     this.#settings = settings
@@ -109,6 +116,10 @@ export class MembershipLoop {
     const share = fairShares(this.#settings.keys.length, members.map(claimantOf)).get(own)
     if (share === undefined || this.#isStopping) return
     this.#share.want(share)
+    if (partitionTopics.shared.isHeard) {
+      const counts = { share: share.length, keys: this.#settings.keys.length, members: members.length }
+      partitionTopics.shared.tell({ name: this.#name, ...counts })
+    }
     await this.#tellOthers()
   }
 

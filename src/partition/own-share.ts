@@ -1,6 +1,7 @@
 import type { Lease, Locks } from '../index.ts'
 import { createLockWorker, type LockWorker, type WorkerState } from '../worker/index.ts'
 import type { AnyKey, PartitionSettings } from './options.ts'
+import { partitionTopics } from './partition-events.ts'
 
 /** A step of the work on one key, as that of a lock worker. */
 export interface PartitionChange<Key extends string | number> {
@@ -138,8 +139,20 @@ export class OwnShare {
     const { ttl, backoff, maxBackoff, grace } = work
     return createLockWorker(this.#locks, `${this.#name}:${key}`, {
       ...{ ttl, backoff, maxBackoff, grace },
-      start: (lease, { signal, fail }) => work.start({ key, lease, fence: lease.fence, signal, fail }),
-      stop: (reason, lease) => work.stop({ key, lease, fence: lease.fence, reason }),
+      start: async (lease, { signal, fail }) => {
+        const { fence } = lease
+        await work.start({ key, lease, fence, signal, fail })
+        if (partitionTopics.taken.isHeard) partitionTopics.taken.tell({ name: this.#name, key, fence })
+      },
+      stop: async (reason, lease) => {
+        const { fence } = lease
+        try {
+          await work.stop({ key, lease, fence, reason })
+        } finally {
+          if (partitionTopics.given.isHeard)
+            partitionTopics.given.tell({ name: this.#name, key, fence, reason })
+        }
+      },
       onError: (error, { during }) => onError(error, { key, during }),
     })
   }

@@ -132,7 +132,7 @@ class PartitionOverLocks implements KeyPartition<AnyKey> {
     this.#share = new OwnShare(locks, name, settings, (change) => this.#tell(change))
     // Lists of keys that differ are partitions of their own: a key that both have is held by one of them.
     const group = locks.group(`${name}#${listName(settings.keys)}`)
-    this.#loop = new MembershipLoop(group, this.#share, settings)
+    this.#loop = new MembershipLoop(name, group, { share: this.#share, settings })
   }
 
   get held(): ReadonlyMap<AnyKey, Lease> {

@@ -8,6 +8,7 @@ import { Course } from './course.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
+import { scheduleTopics } from './schedule-events.ts'
 import type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'
 import { ASKING_AGAIN, TickSettlement } from './tick-settlement.ts'
 
@@ -234,7 +235,16 @@ export class Job implements ScheduledJob {
     const startedAt = new Date(clock.wallMs())
     const startedMs = clock.monotonicMs()
     this.#runs.add(going)
-    const end = await going.end(work, this.name, attempt)
+    const { fence } = lease
+    const told = (run: ScheduledRun): unknown =>
+      scheduleTopics.begun.runAround(
+        () => ({
+          ...{ name: this.name, scheduledAt, attempt, fence },
+          lateMs: Math.max(0, startedAt.getTime() - scheduledAt.getTime()),
+        }),
+        () => work(run),
+      )
+    const end = await going.end(told, this.name, attempt)
     this.#runs.delete(going)
     going.close()
     const durationMs = Math.round(clock.monotonicMs() - startedMs)
@@ -242,6 +252,10 @@ export class Job implements ScheduledJob {
     const run = { name: this.name, scheduledAt, startedAt, durationMs, result }
     const finished = end.result === 'ok' ? run : { ...run, error: end.error }
     this.#last = finished
+    if (scheduleTopics.ended.isHeard) {
+      const error = end.result === 'ok' ? undefined : end.error
+      scheduleTopics.ended.tell({ name: this.name, scheduledAt, fence, ranMs: durationMs, result, error })
+    }
     if (end.result === 'failed') schedule.onError(end.error, { name: this.name, during: 'run' })
     schedule.onRun(finished)
     return { end, finished }

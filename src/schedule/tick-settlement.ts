@@ -7,6 +7,7 @@ import { isHoldfastError, type Lease } from '../index.ts'
 import { type Course, LONGEST_SLEEP_MS } from './course.ts'
 import type { Marks, TickResult } from './marks.ts'
 import type { JobSettings, ScheduleSettings } from './options.ts'
+import { scheduleTopics } from './schedule-events.ts'
 
 export interface TickSettlementOptions {
   readonly name: string
@@ -73,6 +74,8 @@ export class TickSettlement {
       for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + minHoldMs))) {
         if (lease.remainingMs === 0 || this.#options.stopping.aborted) return
         await this.#options.marks.settle(tick, 'skipped', this.rememberMs(tick))
+        if (scheduleTopics.overlapped.isHeard)
+          scheduleTopics.overlapped.tell({ name: this.#options.name, scheduledAt: new Date(tick) })
       }
     })
   }

@@ -8,3 +8,4 @@ export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState 
 export type { LockWorkerOptions, WorkerClock } from './options.ts'
 export type { ShutdownSignal } from './shutdown.ts'
 export type { Doing, StopReason, WorkerTerm } from './term.ts'
+export { type WorkerEvents, workerEvents } from './worker-events.ts'

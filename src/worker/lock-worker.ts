@@ -9,6 +9,7 @@ import { lockWorkerMachine } from './machine/machine.ts'
 import type { LockWorkerMachine, LockWorkerStateValue } from './machine/signature.ts'
 import { type LockWorkerOptions, type LockWorkerSettings, parseOptions, warn } from './options.ts'
 import { type ShutdownSignal, stopOnSignals } from './shutdown.ts'
+import { TermTeller } from './worker-events.ts'
 
 /**
  * What a worker is doing.
@@ -131,6 +132,7 @@ class LockWorkerOverLocks implements LockWorker {
   constructor(locks: Locks, key: string, settings: LockWorkerSettings) {
     this.key = key
     const { hold, onError, clock, start, stop, graceMs, backoffMs, maxBackoffMs } = settings
+    const teller = new TermTeller(key)
     this.#actor = createActor(lockWorkerMachine, {
       ...(clock === undefined ? {} : { clock: clock as Actor<LockWorkerMachine>['clock'] }),
       input: {
@@ -138,8 +140,8 @@ class LockWorkerOverLocks implements LockWorker {
         backoff: backoffMs,
         maxBackoff: maxBackoffMs,
         lock: new KeyLock(locks, key, hold),
-        start: (lease, term) => start(ofLocks(lease), term),
-        stop: (reason, lease) => stop(reason, ofLocks(lease)),
+        start: (lease, term) => teller.start(ofLocks(lease), () => start(ofLocks(lease), term)),
+        stop: (reason, lease) => teller.stop(reason, ofLocks(lease), () => stop(reason, ofLocks(lease))),
         chance: Math.random,
       },
     })

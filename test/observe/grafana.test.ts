@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { Registry } from 'prom-client'
 import { describe, expect, test } from 'vitest'
 import { parse } from 'yaml'
-import { measureLocks } from '../../src/observe/prometheus/index.ts'
+import { measureLocks, measureWork } from '../../src/observe/prometheus/index.ts'
 import { root } from '../tidy/project.ts'
 
 const folder = new URL('../../src/observe/prometheus/', import.meta.url)
@@ -206,7 +206,7 @@ describe('every expression', () => {
 /** The metrics as they are exported: a histogram is three. */
 function metricsWithLabels(): ReadonlyMap<string, readonly string[]> {
   const registry = new Registry()
-  const stop = measureLocks({ registry })
+  const stops = [measureLocks({ registry }), measureWork({ registry, jobs: { backlog: async () => [] } })]
   const found = new Map<string, readonly string[]>()
   for (const metric of registry.getMetricsAsArray() as unknown as Registered[]) {
     if (metric.type !== 'histogram') found.set(metric.name, metric.labelNames)
@@ -216,7 +216,7 @@ function metricsWithLabels(): ReadonlyMap<string, readonly string[]> {
       found.set(`${metric.name}_count`, metric.labelNames)
     }
   }
-  stop()
+  for (const stop of stops) stop()
   return found
 }
 

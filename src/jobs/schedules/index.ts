@@ -17,7 +17,6 @@ export type {
   ScheduleTick,
   StoredSchedulesPage,
 } from './job-schedules.ts'
-export type { LeftOutTicks, ScheduleFire } from './listeners.ts'
 export type { ScheduledJobSettings, ScheduleTimes, StoredScheduleOptions } from './options.ts'
 export {
   type LastRun,
@@ -26,3 +25,9 @@ export {
   type StoredSchedule,
   type StoredScheduleDetails,
 } from './stored-schedule.ts'
+export {
+  type JobScheduleEvents,
+  jobScheduleEvents,
+  type LeftOutTicks,
+  type ScheduleFire,
+} from './tick-events.ts'

@@ -3,38 +3,7 @@ import { callListener } from '../../base/listener.ts'
 import { reportOf } from '../../base/thrown.ts'
 import type { Advance, LeftOut } from './advance.ts'
 import type { RawSchedule } from './stored-schedule.ts'
-
-/** A tick that this process has made a job of. */
-export interface ScheduleFire {
-  /** The id of the schedule. */
-  readonly id: string
-  /** Whose schedule it is. */
-  readonly tenant: string | null
-  /** The name of the job. */
-  readonly job: string
-  /** The id of the job. */
-  readonly jobId: string
-  /** The tick. */
-  readonly scheduledAt: Date
-}
-
-/** Ticks of a schedule that became no job. One process of the fleet tells of each. */
-export interface LeftOutTicks {
-  /** The id of the schedule. */
-  readonly id: string
-  /** Whose schedule it is. */
-  readonly tenant: string | null
-  /** The name of its jobs. */
-  readonly job: string
-  /** `missed`: no process has fired them in time. `overlapped`: the last job of the schedule had not ended. */
-  readonly reason: 'missed' | 'overlapped'
-  /** How many. After a long outage they are not counted one by one: at most some 1,000. */
-  readonly count: number
-  /** The first of these ticks. */
-  readonly firstAt: Date
-  /** The last of these ticks. */
-  readonly lastAt: Date
-}
+import { type LeftOutTicks, type ScheduleFire, tickTopics } from './tick-events.ts'
 
 /** Whom to tell. */
 export interface ScheduleListenerOptions {
@@ -62,20 +31,18 @@ export class ScheduleListeners {
     { advance, jobIds }: { readonly advance: Advance; readonly jobIds: readonly string[] },
   ): void {
     const { fires, missed, overlapped } = advance
-    for (const [position, jobId] of jobIds.entries())
-      this.#onFire({ id, tenant, job, jobId, scheduledAt: new Date(fires[position] ?? Number.NaN) })
+    for (const [position, jobId] of jobIds.entries()) {
+      const fire = { id, tenant, job, jobId, scheduledAt: new Date(fires[position] ?? Number.NaN) }
+      if (tickTopics.fired.isHeard) tickTopics.fired.tell(fire)
+      this.#onFire(fire)
+    }
     const leftOut = (reason: LeftOutTicks['reason'], ticks: LeftOut | null): void => {
       if (ticks === null) return
       const { count, firstMs, lastMs } = ticks
-      this.#onLeftOut({
-        id,
-        tenant,
-        job,
-        reason,
-        count,
-        firstAt: new Date(firstMs),
-        lastAt: new Date(lastMs),
-      })
+      const times = { firstAt: new Date(firstMs), lastAt: new Date(lastMs) }
+      const left = { id, tenant, job, reason, count, ...times }
+      if (tickTopics['left-out'].isHeard) tickTopics['left-out'].tell(left)
+      this.#onLeftOut(left)
     }
     leftOut('missed', missed)
     leftOut('overlapped', overlapped)

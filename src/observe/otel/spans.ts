@@ -1,7 +1,7 @@
-import { type Context, context, type Span, SpanStatusCode, type Tracer, trace } from '@opentelemetry/api'
+import { type Context, context, type Span, type Tracer, trace } from '@opentelemetry/api'
 import { processWide } from '../../base/process-wide.ts'
-import { fieldOf } from '../../base/thrown.ts'
-import { isHoldfastError, type Lease, type LockEvents, type Locks } from '../../index.ts'
+import type { Lease, LockEvents, Locks } from '../../index.ts'
+import { endSpan, typeOf } from './span-end.ts'
 
 /** The open spans of a ticket. First its wait, then its hold. */
 interface Track {
@@ -108,7 +108,7 @@ class OpenSpans {
   endWait(id: string, outcome: string, error?: unknown): void {
     const wait = this.#waits.get(id)
     this.#waits.delete(id)
-    if (wait !== undefined) end(wait.span, outcome, error)
+    if (wait !== undefined) endSpan(wait.span, outcome, error)
   }
 
   startHold(event: LockEvents['acquired' | 'adopted'], parent: Context): void {
@@ -129,7 +129,7 @@ class OpenSpans {
     if (span === undefined) return
     this.#own.delete(id)
     if (holds.get(id) === span) holds.delete(id)
-    end(span, outcome, error)
+    endSpan(span, outcome, error)
   }
 
   note(id: string | undefined, name: string, facts: Record<string, string | number | undefined>): void {
@@ -153,22 +153,4 @@ function attributesOf(
     // A reader's limit is UNLIMITED, which says nothing.
     ...(event.limit < Number.MAX_SAFE_INTEGER ? { 'holdfast.limit': event.limit } : {}),
   }
-}
-
-function end(span: Span, outcome: string, error: unknown): void {
-  span.setAttribute('holdfast.outcome', outcome)
-  if (error !== undefined) {
-    const message = fieldOf(error, 'message')
-    span.setAttribute('error.type', typeOf(error) ?? 'unknown')
-    span.setStatus({ code: SpanStatusCode.ERROR, message: typeof message === 'string' ? message : outcome })
-  }
-  span.end()
-}
-
-/** The code of Holdfast's errors, which stays the same in every version; the name of other errors. */
-function typeOf(error: unknown): string | undefined {
-  if (typeof error === 'string') return error
-  if (isHoldfastError(error)) return error.code
-  const name = fieldOf(error, 'name')
-  return typeof name === 'string' ? name : undefined
 }

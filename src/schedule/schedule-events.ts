@@ -1,0 +1,54 @@
+import type { Wrap } from '../base/around.ts'
+import { makeTopics, type TopicEvents, type Topics } from '../base/topics.ts'
+import type { FinishedRun } from './run.ts'
+
+/** The events of schedules in this process, by name. See [Metrics of work](../../docs/metrics-work.md). */
+export interface ScheduleEvents {
+  /** A run is about to begin in this process. */
+  readonly begun: ScheduleEvent<'begun'> & {
+    /** The tick. */
+    readonly scheduledAt: Date
+    /** How long after its tick the run begins, in milliseconds. */
+    readonly lateMs: number
+    /** 1, or how often this tick has begun. */
+    readonly attempt: number
+    /** The fence of the run. */
+    readonly fence: bigint
+    /** Runs the work inside of a function. The function must call `run` at once. */
+    readonly around: (wrap: Wrap) => void
+  }
+  /** A run has ended in this process. */
+  readonly ended: ScheduleEvent<'ended'> & {
+    /** The tick. */
+    readonly scheduledAt: Date
+    /** The fence of the run. */
+    readonly fence: bigint
+    /** How long it took, in milliseconds. */
+    readonly ranMs: number
+    /** As that of a {@link FinishedRun}. */
+    readonly result: FinishedRun['result']
+    /** Why it failed or was interrupted. */
+    readonly error: unknown
+  }
+  /** A tick did not run, because it came while a run went on. The process of that run tells of it. */
+  readonly overlapped: ScheduleEvent<'overlapped'> & {
+    /** The tick. */
+    readonly scheduledAt: Date
+  }
+}
+
+interface ScheduleEvent<Name extends string> {
+  readonly event: Name
+  /** When, by this process's clock, in milliseconds since 1970. */
+  readonly at: number
+  /** The name of the scheduled job. */
+  readonly name: string
+}
+
+const made: { readonly topics: Topics<ScheduleEvents>; readonly events: TopicEvents<ScheduleEvents> } =
+  makeTopics<ScheduleEvents>('schedule', ['begun', 'ended', 'overlapped'])
+
+export const scheduleTopics: Topics<ScheduleEvents> = made.topics
+
+/** The events of all schedules of this process that `createSchedule` made. Without a listener they cost nothing. */
+export const scheduleEvents: TopicEvents<ScheduleEvents> = made.events

@@ -1,0 +1,189 @@
+import { spawnSync } from 'node:child_process'
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { Registry } from 'prom-client'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { stringify } from 'yaml'
+import { createLocks } from '../../src/index.ts'
+import { type MeasureWorkOptions, measureWork } from '../../src/observe/prometheus/index.ts'
+import { createPartition } from '../../src/partition/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { closeSharedServer, openProxied, openScene } from '../jobs/scene.ts'
+import { ensureBinary } from '../servers/install.ts'
+import { until } from '../servers/until.ts'
+
+const rules = fileURLToPath(new URL('../../src/observe/prometheus/alert-rules.yml', import.meta.url))
+let promtool: string
+beforeAll(() => {
+  promtool = ensureBinary('promtool', { packageName: 'prometheus' })
+})
+afterAll(closeSharedServer)
+
+test('a job that no worker takes is alerted of, and a delayed one is not', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const { scrape } = measured({ jobs })
+  await jobs.enqueue('late', 1, { delay: '1h' })
+  await jobs.enqueue('mail')
+  const fresh = await scrape()
+  await scene.sql(
+    `update $schema.jobs set ready_at = ready_at - interval '10 min', enqueued_at = enqueued_at - interval '1 day'`,
+  )
+  const old = await scrape()
+  const worker = jobs.work({ mail: () => {} })
+  await until('it is done', async () => (await jobs.backlog()).every(({ state }) => state === 'delayed'))
+  await worker.stop()
+  expect(alerts('HoldfastJobsWait', [fresh, old, await scrape()])).toEqual(['', 'job="mail"', ''])
+})
+
+test('a job that dies is alerted of for a while, also if its workers died and told nobody', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const { scrape } = measured({ jobs })
+  await jobs.enqueue('mail', 1, { maxAttempts: 1 })
+  const before = await scrape()
+  await jobs.claim('mail')
+  await scene.sql(`update $schema.jobs set due_at = due_at - interval '1 min'`)
+  await until('its lease has ended, and it is dead', async () => {
+    await jobs.claim('mail')
+    return (await jobs.backlog()).some(({ state }) => state === 'dead')
+  })
+  const dead = await scrape()
+  expect(alerts('HoldfastJobsDead', [before, dead, dead, dead])).toEqual(['', 'job="mail"', '', ''])
+})
+
+test('a database that is silent is alerted of, and so are processes that are gone', async () => {
+  await using proxied = await openProxied()
+  const { scene, proxy, url } = proxied
+  const jobs = scene.open({}, { url })
+  const { scrape } = measured({ jobs, timeout: 200 })
+  const heard = await scrape()
+  proxy.holdReplies()
+  const silent = await scrape()
+  proxy.normal()
+  expect(alerts('HoldfastJobsUnseen', [heard, silent, heard])).toEqual(['', 'severity="critical"', ''])
+  expect(alerts('HoldfastJobsUnseen', [heard, []])).toEqual(['', 'severity="critical"'])
+})
+
+test('jobs that fail are alerted of, as long as more than a fifth of the attempts do', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const { scrape } = measured({})
+  let isBroken = false
+  const worker = jobs.work(
+    {
+      mail: () => {
+        if (isBroken) throw new Error('broken')
+      },
+    },
+    { onFailure: () => {} },
+  )
+  const run = async () => {
+    for (let count = 0; count < 5; count += 1) await jobs.enqueue('mail', 1, { maxAttempts: 1 })
+    await until('all are done', async () => (await jobs.backlog()).every(({ state }) => state === 'dead'))
+    return scrape()
+  }
+  const good = [await run(), await run()]
+  isBroken = true
+  const bad = [await run(), await run()]
+  await worker.stop()
+  const found = alerts('HoldfastJobsFail', [...good, ...bad], { rising: true })
+  expect(found).toEqual(['', '', '', 'job="mail"'])
+})
+
+test('keys of a partition whose work cannot start are alerted of', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const { scrape, text } = measured({})
+  let isBroken = true
+  const partition = createPartition(locks, 'queues', {
+    partitions: 4,
+    backoff: 50,
+    maxBackoff: 50,
+    start: ({ key }) => {
+      if (key === 2 && isBroken) throw new Error('cannot start')
+    },
+    stop: () => {},
+    onError: () => {},
+  })
+  partition.start()
+  await until('the others have started', async () => /partition_keys.* 3$/m.test(await text()))
+  const broken = await scrape()
+  isBroken = false
+  await until('all have started', async () => /partition_keys.* 4$/m.test(await text()))
+  const whole = await scrape()
+  await partition.stop()
+  expect(alerts('HoldfastPartitionLeftOut', [whole, broken, whole])).toEqual(['', 'partition="queues"', ''])
+})
+
+/** What Prometheus would store: each series and its value. */
+type Scrape = readonly (readonly [series: string, value: string])[]
+
+function measured(options: Omit<MeasureWorkOptions, 'registry'>) {
+  const registry = new Registry()
+  onTestFinished(measureWork({ registry, ...options }))
+  const text = () => registry.metrics()
+  return {
+    text,
+    async scrape(): Promise<Scrape> {
+      const found = (await text()).matchAll(/^(holdfast_\w+(?:\{[^}]*\})?) (\S+)$/gm)
+      return Array.from(found, ([, series = '', value = '']) => [series, value])
+    },
+  }
+}
+
+/**
+ * The last label of the alert at the end of each phase; empty: it does not fire. Each phase lasts ten minutes. Prometheus finds the same
+ * at each of its scrapes; `rising`: the values rise evenly to those of the phase.
+ */
+function alerts(
+  alertname: string,
+  phases: readonly Scrape[],
+  { rising = false }: { readonly rising?: boolean } = {},
+): readonly string[] {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-alerts-'))
+  try {
+    copyFileSync(rules, join(folder, 'rules.yml'))
+    const names = new Set(phases.flatMap((phase) => phase.map(([series]) => series)))
+    const input_series = Array.from(names, (series) => ({ series, values: valuesOf(series, phases, rising) }))
+    return phases.map((_, phase) => {
+      const alert = { eval_time: `${(phase + 1) * SCRAPES - 1}m`, alertname, exp_alerts: [] }
+      const tests = [{ interval: '1m', input_series, alert_rule_test: [alert] }]
+      writeFileSync(join(folder, 'test.yml'), stringify({ rule_files: ['rules.yml'], tests }))
+      const { stdout, stderr } = spawnSync(promtool, ['test', 'rules', 'test.yml'], {
+        cwd: folder,
+        encoding: 'utf8',
+      })
+      const said = `${stdout}${stderr}`
+      expect(said).toMatch(/SUCCESS|FAILED/)
+      const [, labels = ''] = /got:\s*\[\s*\S*\s*Labels:\{([^}]*)\}/.exec(said) ?? []
+      const kept = labels.split(', ').filter((label) => !/^(alertname|severity)=/.test(label))
+      return kept.join(', ') || (labels === '' ? '' : 'severity="critical"')
+    })
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function valuesOf(series: string, phases: readonly Scrape[], rising: boolean): string {
+  let last = 0
+  return phases
+    .map((phase) => {
+      const value = phase.find(([name]) => name === series)?.[1]
+      // A target that is gone gets a stale mark at once.
+      if (value === undefined) return `stale _x${SCRAPES - 2}`
+      if (!rising) return `${value}x${SCRAPES - 1}`
+      const step = (Number(value) - last) / SCRAPES
+      const from = last + step
+      last = Number(value)
+      return `${from}${step < 0 ? '' : '+'}${step}x${SCRAPES - 1}`
+    })
+    .join(' ')
+}
+
+const SCRAPES = 10

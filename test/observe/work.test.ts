@@ -1,0 +1,333 @@
+import { context, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
+import { MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
+import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
+import { Registry } from 'prom-client'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import { createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
+import { createLimit } from '../../src/limits/index.ts'
+import { instrumentWork } from '../../src/observe/otel/index.ts'
+import { type MeasureWorkOptions, measureWork } from '../../src/observe/prometheus/index.ts'
+import { createPartition } from '../../src/partition/index.ts'
+import { memoryStore } from '../../src/stores/memory/index.ts'
+import { createLockWorker } from '../../src/worker/index.ts'
+import { closeSharedServer, openProxied, openScene } from '../jobs/scene.ts'
+import { Stage } from '../schedule/stage.ts'
+import { until } from '../servers/until.ts'
+
+beforeAll(() => {
+  context.setGlobalContextManager(new AsyncLocalStorageContextManager().enable())
+})
+afterAll(async () => {
+  context.disable()
+  await closeSharedServer()
+})
+
+describe('the metrics of jobs', () => {
+  test('time waits and runs by name, and count attempts by their outcome', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const { value, metrics } = measured({ jobs })
+    await jobs.enqueueAll([{ name: 'mail' }, { name: 'mail' }, { name: 'bad', maxAttempts: 1 }])
+    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(2)
+    expect(await value('holdfast_jobs_enqueued_total', { job: 'mail' })).toBe(2)
+    let end = (): void => {}
+    const held = new Promise<void>((resolve) => {
+      end = resolve
+    })
+    const handlers = {
+      mail: () => held,
+      bad: () => Promise.reject(new Error('bad')),
+    }
+    const worker = jobs.work(handlers, { onFailure: () => {} })
+    await until('both run', async () => (await value('holdfast_jobs_running', { job: 'mail' })) === 2)
+    end()
+    await until('all have ended', async () => {
+      const done = await value('holdfast_job_attempts_total', { job: 'mail', outcome: 'completed' })
+      return done === 2 && (await value('holdfast_job_attempts_total', { job: 'bad', outcome: 'dead' })) === 1
+    })
+    await worker.stop()
+    expect(await value('holdfast_jobs_running', { job: 'mail' })).toBe(0)
+    expect(await value('holdfast_job_wait_seconds_count', { job: 'mail' })).toBe(2)
+    expect(await value('holdfast_job_run_seconds_count', { job: 'bad', outcome: 'dead' })).toBe(1)
+    expect(await value('holdfast_jobs', { job: 'bad', state: 'dead' })).toBe(1)
+    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(0)
+    expect(await value('holdfast_oldest_job_seconds', { job: 'mail' })).toBe(0)
+    expect(await value('holdfast_jobs_answered', {})).toBe(1)
+    // What has not happened is there as 0, so that its first case is a rise.
+    expect(await metrics()).toContain('holdfast_job_attempts_total{job="mail",outcome="dead"} 0')
+  })
+
+  test('a database that is silent delays a scrape by the time-out, and is told of', async () => {
+    await using proxied = await openProxied()
+    const { scene, direct, proxy, url } = proxied
+    const jobs = scene.open({}, { url })
+    await direct.enqueue('mail')
+    const { value, metrics } = measured({ jobs, timeout: 200 })
+    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(1)
+    proxy.holdReplies()
+    const begunAt = performance.now()
+    const all = await Promise.all([metrics(), metrics()])
+    expect(performance.now() - begunAt).toBeLessThan(5000)
+    for (const text of all) {
+      expect(text).toContain('holdfast_jobs_answered 0')
+      expect(text).not.toContain('holdfast_jobs{job="mail"')
+    }
+    proxy.normal()
+    await until('the database is heard again', async () => (await value('holdfast_jobs_answered', {})) === 1)
+    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(1)
+  })
+
+  test('ask a silent database one question, however many scrapes come meanwhile', async () => {
+    let asked = 0
+    const { metrics } = measured({
+      timeout: 50,
+      jobs: {
+        backlog() {
+          asked += 1
+          return new Promise(() => {})
+        },
+      },
+    })
+    for (let scrape = 0; scrape < 3; scrape += 1)
+      expect(await metrics()).toContain('holdfast_jobs_answered 0')
+    expect(asked).toBe(1)
+  })
+})
+
+describe('the metrics of what is built on locks', () => {
+  test('count ticks by what became of them, and time how late they begin', async () => {
+    const { value } = measured({})
+    const stage = new Stage()
+    const member = stage.member('a', {})
+    member.schedule.add('report:daily', '* * * * *', () => stage.clock.advance(0))
+    member.schedule.start()
+    await stage.clock.advance(130_000)
+    await member.schedule.stop()
+    const runs = await value('holdfast_ticks_total', { schedule: 'report', outcome: 'ok' })
+    expect(runs).toBe(2)
+    expect(await value('holdfast_tick_run_seconds_count', { schedule: 'report', outcome: 'ok' })).toBe(2)
+    expect(await value('holdfast_tick_delay_seconds_count', { schedule: 'report' })).toBe(2)
+  })
+
+  test('count terms of workers by why they end', async () => {
+    const { value } = measured({})
+    const locks = opened()
+    const worker = createLockWorker(locks, 'mailer:1', { start: () => {}, stop: () => {} })
+    worker.start()
+    await until('it works', async () => (await value('holdfast_workers_working', { worker: 'mailer' })) === 1)
+    await worker.stop()
+    expect(await value('holdfast_workers_working', { worker: 'mailer' })).toBe(0)
+    expect(await value('holdfast_worker_terms_total', { worker: 'mailer', outcome: 'stopped' })).toBe(1)
+    expect(await value('holdfast_worker_terms_total', { worker: 'mailer', outcome: 'lost' })).toBe(0)
+  })
+
+  test('say how many keys of a partition are worked on, and how many a process is to have', async () => {
+    const { value } = measured({})
+    const locks = opened()
+    const partition = createPartition(locks, 'queues', { partitions: 8, start: () => {}, stop: () => {} })
+    partition.start()
+    await until(
+      'all are worked on',
+      async () => (await value('holdfast_partition_keys', { partition: 'queues' })) === 8,
+    )
+    expect(await value('holdfast_partition_share', { partition: 'queues' })).toBe(8)
+    expect(await value('holdfast_partition_size', { partition: 'queues' })).toBe(8)
+    expect(await value('holdfast_partition_members', { partition: 'queues' })).toBe(1)
+    expect(await value('holdfast_partition_moves_total', { partition: 'queues', outcome: 'taken' })).toBe(8)
+    await partition.stop()
+    expect(await value('holdfast_partition_keys', { partition: 'queues' })).toBe(0)
+    expect(await value('holdfast_partition_moves_total', { partition: 'queues', outcome: 'stopped' })).toBe(8)
+  })
+
+  test('count calls of limits, and those that were refused by why', async () => {
+    const { value } = measured({})
+    const locks = opened()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 2, window: '1h' } })
+    await limit.run('a', async () => {
+      expect(await value('holdfast_limit_running', { limit: 'exports' })).toBe(1)
+      expect(await limit.tryRun('a', () => {})).toMatchObject({ ran: false })
+    })
+    let end = (): void => {}
+    const running = limit.run(
+      'a',
+      () =>
+        new Promise<void>((resolve) => {
+          end = resolve
+        }),
+    )
+    await until('it runs', async () => (await value('holdfast_limit_running', { limit: 'exports' })) === 1)
+    await expect(limit.run('a', { wait: 50 }, () => {})).rejects.toThrow()
+    end()
+    await running
+    expect(await limit.tryRun('a', () => {})).toMatchObject({ ran: false, reason: 'rate' })
+    await expect(limit.run('a', { wait: 50 }, () => {})).rejects.toThrow()
+    const calls = (outcome: string) => value('holdfast_limit_calls_total', { limit: 'exports', outcome })
+    expect(await Promise.all(['ran', 'concurrency', 'rate'].map(calls))).toEqual([2, 2, 2])
+    expect(await value('holdfast_limit_running', { limit: 'exports' })).toBe(0)
+    expect(await value('holdfast_limit_wait_seconds_count', { limit: 'exports' })).toBe(2)
+  })
+
+  test('are taken out again, and refuse a registry that has them', () => {
+    const registry = new Registry()
+    const stop = measureWork({ registry })
+    expect(() => measureWork({ registry })).toThrow(InvalidArgumentError)
+    stop()
+    expect(registry.getMetricsAsArray()).toEqual([])
+    expect(() => measureWork({ registry, jobs: {} as never })).toThrow(InvalidArgumentError)
+    expect(() => measureWork({ registry, timeout: 'soon' as never })).toThrow(InvalidArgumentError)
+    expect(() => measureWork({} as never)).toThrow(InvalidArgumentError)
+  })
+})
+
+describe('the spans of work', () => {
+  test('lead from the request that enqueues a job to its handler, and on into what that does', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const { tracer, spans } = traced()
+    const request = tracer.startSpan('request')
+    await context.with(trace.setSpan(context.active(), request), () => jobs.enqueue('mail'))
+    request.end()
+    await jobs.enqueue('untraced')
+    const failing = jobs.enqueue('bad', 1, { maxAttempts: 1 })
+    const worker = jobs.work(
+      {
+        mail: async () => {
+          await Promise.resolve()
+          tracer.startSpan('sends').end()
+        },
+        untraced: () => {},
+        bad: () => {
+          throw new TypeError('bad')
+        },
+      },
+      { onFailure: () => {} },
+    )
+    await failing
+    const done = await until('all spans have ended', async () => {
+      const found = spans()
+      return found.filter(({ name }) => name === 'holdfast.job').length === 3 && found
+    })
+    await worker.stop()
+    const jobSpan = (name: string) => done.find(({ attributes }) => attributes['holdfast.job'] === name)
+    const mail = jobSpan('mail')
+    expect(mail).toMatchObject({ kind: SpanKind.CONSUMER, status: { code: SpanStatusCode.UNSET } })
+    expect(mail?.attributes).toMatchObject({ 'holdfast.outcome': 'completed', 'holdfast.job.attempt': 1 })
+    expect(mail?.spanContext().traceId).toBe(request.spanContext().traceId)
+    expect(mail?.parentSpanContext).toMatchObject({ spanId: request.spanContext().spanId, isRemote: true })
+    const sends = done.find(({ name }) => name === 'sends')
+    expect(sends?.parentSpanContext?.spanId).toBe(mail?.spanContext().spanId)
+    expect(jobSpan('untraced')?.parentSpanContext).toBeUndefined()
+    expect(jobSpan('bad')).toMatchObject({
+      status: { code: SpanStatusCode.ERROR, message: 'bad' },
+      attributes: { 'holdfast.outcome': 'dead', 'error.type': 'TypeError' },
+    })
+  })
+
+  test('of a run and of a term hold what they do', async () => {
+    const { tracer, spans } = traced()
+    const stage = new Stage()
+    const member = stage.member('a', {})
+    member.schedule.add('report', '* * * * *', () => tracer.startSpan('inside the run').end())
+    member.schedule.start()
+    await stage.clock.advance(70_000)
+    await member.schedule.stop()
+    const locks = opened()
+    const worker = createLockWorker(locks, 'mailer', {
+      start: () => tracer.startSpan('inside the term').end(),
+      stop: () => {},
+    })
+    worker.start()
+    await until('it has begun', async () => spans().some(({ name }) => name === 'inside the term'))
+    await worker.stop()
+    for (const [inner, outer, outcome] of [
+      ['inside the run', 'holdfast.run', 'ok'],
+      ['inside the term', 'holdfast.term', 'stopped'],
+    ] as const) {
+      const parent = spans().find(({ name }) => name === outer)
+      expect(parent?.attributes).toMatchObject({ 'holdfast.outcome': outcome })
+      const child = spans().find(({ name }) => name === inner)
+      expect(child?.parentSpanContext?.spanId).toBe(parent?.spanContext().spanId)
+    }
+  })
+
+  test('come with the same metrics, also those that the database is asked for', async () => {
+    const backlog = { name: 'mail', state: 'ready', count: 3, oldestMs: 4500, isMore: false } as const
+    const { collect } = traced({ jobs: { backlog: async () => [backlog] } })
+    const locks = opened()
+    await createLimit(locks, 'exports', { concurrency: 1 }).run('a', () => {})
+    const found = await collect()
+    expect(found.get('holdfast.oldest_job.duration')).toEqual([
+      { labels: { 'holdfast.job': 'mail' }, value: 4.5 },
+    ])
+    expect(found.get('holdfast.jobs')).toContainEqual({
+      labels: { 'holdfast.job': 'mail', 'holdfast.state': 'ready' },
+      value: 3,
+    })
+    expect(found.get('holdfast.jobs_answered')).toEqual([{ labels: {}, value: 1 }])
+    expect(found.get('holdfast.limit_calls')).toContainEqual({
+      labels: { 'holdfast.limit': 'exports', 'holdfast.outcome': 'ran' },
+      value: 1,
+    })
+  })
+})
+
+function opened(): Locks {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  return locks
+}
+
+function measured(options: Omit<MeasureWorkOptions, 'registry'>) {
+  const registry = new Registry()
+  onTestFinished(measureWork({ registry, ...options }))
+  const metrics = () => registry.metrics()
+  return {
+    metrics,
+    async value(name: string, labels: Readonly<Record<string, string>>): Promise<number | undefined> {
+      const values = (await registry.getMetricsAsJSON()).flatMap((metric) =>
+        (metric.values as unknown as Value[]).map((one) => ({ ...one, name: one.metricName ?? metric.name })),
+      )
+      return values.find((one) => one.name === name && JSON.stringify(one.labels) === JSON.stringify(labels))
+        ?.value
+    },
+  }
+}
+
+interface Value {
+  readonly metricName?: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly value: number
+}
+
+class Reader extends MetricReader {
+  protected override async onForceFlush(): Promise<void> {}
+  protected override async onShutdown(): Promise<void> {}
+}
+
+function traced(options: Parameters<typeof instrumentWork>[0] = {}) {
+  const exporter = new InMemorySpanExporter()
+  const tracerProvider = new BasicTracerProvider({ spanProcessors: [new SimpleSpanProcessor(exporter)] })
+  const reader = new Reader()
+  const meterProvider = new MeterProvider({ readers: [reader] })
+  onTestFinished(instrumentWork({ ...options, tracerProvider, meterProvider }))
+  return {
+    tracer: tracerProvider.getTracer('test'),
+    spans: () => exporter.getFinishedSpans(),
+    async collect() {
+      const { resourceMetrics } = await reader.collect()
+      const found = resourceMetrics.scopeMetrics.flatMap(({ metrics }) => metrics)
+      return new Map(
+        found.map(({ descriptor, dataPoints }) => [
+          descriptor.name,
+          (dataPoints as { attributes: object; value: unknown }[]).map(({ attributes, value }) => ({
+            labels: attributes,
+            value,
+          })),
+        ]),
+      )
+    },
+  }
+}
