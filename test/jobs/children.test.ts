@@ -254,6 +254,26 @@ test('a transaction that has changed a parent and stays open holds up that one, 
   await until('it is told after a second', async () => (await jobs.claim('held')).length > 0)
 })
 
+test('a child that thousands of jobs wait for tells them in small steps', async () => {
+  await using opened = await openJobs()
+  const { jobs, scene } = opened
+  const child = await enqueued(jobs, 'child')
+  await jobs.enqueueAll(Array.from({ length: 2500 }, () => ({ name: 'parent', children: [child] })))
+  const ready = async () => {
+    const [row] = await scene.sql(`select count(*)::int as ready from $schema.jobs where state = 'ready'`)
+    return row?.['ready']
+  }
+  const [claimed] = await jobs.claim('child')
+  await claimed?.complete()
+  const steps: unknown[] = []
+  for (let claim = 0; claim < 4; claim += 1) {
+    await jobs.claim('nothing')
+    steps.push(await ready())
+  }
+  expect(steps).toEqual([1000, 2000, 2500, 2500])
+  expect(await scene.sql('select 1 from $schema.ended_jobs where tell_at is not null')).toEqual([])
+})
+
 test('`drain` runs children and parents, and parents of parents', async () => {
   await using opened = await openJobs()
   const { jobs } = opened

@@ -16,7 +16,7 @@ const workers = [1, 2].map(() =>
         const client = await pool.connect()
         try {
           await client.query('begin')
-          await client.query(`insert into ${schema}.effects values ($1, $2)`, [
+          await client.query(`insert into ${schema}.effects (number, attempt) values ($1, $2)`, [
             job.payload.number,
             job.attempt,
           ])

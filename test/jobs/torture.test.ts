@@ -7,6 +7,7 @@ import { closeSharedServer, type JobsScene, openScene, sharedServer } from './sc
 
 const PROGRAM = fileURLToPath(new URL('torture-worker.ts', import.meta.url))
 const JOBS = 10_000
+const PARENTS = 500
 const PROCESSES = 4
 
 beforeAll(sharedServer)
@@ -27,22 +28,28 @@ async function startProcess(scene: JobsScene): Promise<ChildProcess> {
   return child
 }
 
-test('of 10,000 jobs every one has its effect exactly once, with 8 workers in 4 processes of which one is killed every second', async () => {
+test('of 10,000 jobs every one has its effect exactly once and after its children, with 8 workers in 4 processes of which one is killed every second', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
   // The table has no constraint, so a second effect would show.
-  await scene.sql('create table $schema.effects (number integer, attempt integer)')
-  for (let from = 0; from < JOBS; from += 2000) {
-    await jobs.enqueueAll(
-      Array.from({ length: 2000 }, (_, n) => ({
-        name: 'effect',
-        payload: { number: from + n },
-        maxAttempts: 100,
-        maxBackoff: 100,
-      })),
-    )
+  await scene.sql(
+    'create table $schema.effects (number integer, attempt integer, at timestamptz default clock_timestamp())',
+  )
+  const one = (number: number) => ({
+    name: 'effect',
+    payload: { number },
+    maxAttempts: 100,
+    maxBackoff: 100,
+  })
+  // Each parent waits for one of the first and one of the last of these.
+  const ids: string[] = []
+  for (let from = 0; from < JOBS - PARENTS; from += 2000) {
+    const some = Array.from({ length: Math.min(2000, JOBS - PARENTS - from) }, (_, n) => one(from + n))
+    for (const id of await jobs.enqueueAll(some)) ids.push(id ?? '')
   }
+  const pairs = Array.from({ length: PARENTS }, (_, n) => [ids[n] ?? '', ids.at(-1 - n) ?? ''])
+  await jobs.enqueueAll(pairs.map((children, n) => ({ ...one(JOBS - PARENTS + n), children, priority: 1 })))
   const processes = await Promise.all(Array.from({ length: PROCESSES }, () => startProcess(scene)))
   let kills = 0
   let isOver = false
@@ -74,6 +81,13 @@ test('of 10,000 jobs every one has its effect exactly once, with 8 workers in 4 
   )
   expect(effects).toMatchObject({ effects: JOBS, jobs: JOBS })
   expect(await jobs.count()).toMatchObject([{ name: 'effect', state: 'completed', count: JOBS }])
+  const [early] = await scene.sql(`
+    with number_of as (select id, (payload ->> 'number')::integer as number from $schema.ended_jobs)
+    select count(*)::int as parents, count(*) filter (where child.at > parent.at)::int as early from $schema.ended_jobs j
+    cross join lateral unnest(j.children) as c (id)
+    join number_of p on p.id = j.id join $schema.effects parent on parent.number = p.number
+    join number_of q on q.id = c.id join $schema.effects child on child.number = q.number`)
+  expect(early).toEqual({ parents: 2 * PARENTS, early: 0 })
   // Otherwise the test would show nothing.
   expect(kills).toBeGreaterThan(1)
   expect(effects?.['attempts']).toBeGreaterThan(1)

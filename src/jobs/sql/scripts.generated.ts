@@ -141,8 +141,15 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmap
     ) first
     group by p.name
   ), due as (
-    select name, case when state = 'delayed' then ready_at else due_at end as since from jobs
-    where state in ('delayed', 'running') and due_at <= statement_timestamp() order by due_at limit most
+    (
+      select name, ready_at as since from jobs
+      where state = 'delayed' and due_at <= statement_timestamp() order by due_at limit most
+    )
+    union all
+    (
+      select name, due_at from jobs
+      where state = 'running' and due_at <= statement_timestamp() order by due_at limit most
+    )
   ), waiting as (
     select name, count(*) as jobs, min(since) as since from (
       select c.name, c.since from claimable c cross join lateral (
@@ -159,7 +166,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmap
     where state = 'blocked' group by name
   ), delayed as (
     select name, count(*) as jobs, sum(count(*)) over () as every from (
-      select name from jobs where state in ('delayed', 'running') and due_at > statement_timestamp() and coalesce(state = 'delayed', false)
+      select name from jobs where state = 'delayed' and due_at > statement_timestamp()
       order by due_at limit most
     ) later
     group by name
@@ -233,46 +240,48 @@ begin
 end
 $function$;
 
--- Reads the notes of up to 1,000 children that have ended. Answers whether there may be more.
+-- Reads notes of children that have ended, and tells up to 1,000 times a parent of its child. Answers whether there may be more.
+-- The joins are in the order in which few rows are read, whatever the statistics of these tables say: they are empty mostly.
 create function "{schema}".jobs_tell_parents(asked_at timestamptz) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_hashjoin = off set enable_mergejoin = off
+set join_collapse_limit = 1 set plan_cache_mode = force_generic_plan as $function$
 declare
   told bigint[];
+  -- Pairs of a child and its parent, and whether the parent need not wait for the child any more. If not, it is to be cancelled.
+  of_children bigint[];
   parents bigint[];
-  held bigint[];
+  are_done boolean[];
+  -- Children with parents that are not told yet.
+  untold bigint[];
   failed record;
   job jobs;
-  is_long boolean;
+  is_more boolean;
   woken text[];
 begin
   select coalesce(array_agg(id), '{}') into told from (
     select id from ended_jobs where tell_at <= asked_at order by tell_at limit 1000 for update skip locked
   ) ended;
-  is_long := cardinality(told) = 1000;
   -- Locked, because two claims that tell a parent of two children would each see the child of the other as not done.
-  select coalesce(array_agg(id), '{}') into parents from (
-    select id from jobs where state = 'pending' and id in (
-      select parent from job_children where child = any (told) and not done
-    ) for update skip locked
+  select coalesce(array_agg(child), '{}'), coalesce(array_agg(parent), '{}'), coalesce(array_agg(is_done), '{}')
+  into of_children, parents, are_done from (
+    select c.child, c.parent, e.state = 'completed' or p.if_child_fails = 'run' as is_done
+    from unnest(told) as t (id) join ended_jobs e on e.id = t.id
+    join job_children c on c.child = e.id and not c.done join jobs p on p.id = c.parent
+    where p.state = 'pending' and (e.state = 'completed' or p.if_child_fails <> 'wait') limit 1000 for update of p skip locked
   ) waiting;
-  -- Another transaction has these parents. Looked at again after a second. Otherwise every claim would try it.
-  held := array(select distinct child from job_children where child = any (told) and not done and parent <> all (parents));
-  update ended_jobs set tell_at = clock_timestamp() + interval '1 s' where id = any (held);
-  told := array(select id from unnest(told) as id where id <> all (held));
+  is_more := cardinality(told) = 1000 or cardinality(parents) = 1000;
 
-  update job_children c set done = true from ended_jobs e, jobs p
-  where c.child = any (told) and not c.done and e.id = c.child and p.id = c.parent
-    and (e.state = 'completed' or p.if_child_fails = 'run');
+  update job_children c set done = true from unnest(of_children, parents, are_done) as told_of (child, parent, is_done)
+  where told_of.is_done and c.child = told_of.child and c.parent = told_of.parent;
   for failed in
-    select distinct on (c.parent) c.parent, e.id, e.name, e.state
-    from job_children c join ended_jobs e on e.id = c.child join jobs p on p.id = c.parent
-    where c.child = any (told) and not c.done and p.if_child_fails = 'cancel' and p.state = 'pending'
-    order by c.parent, e.id
+    select distinct on (told_of.parent) told_of.parent, e.id, e.name, e.state
+    from unnest(of_children, parents, are_done) as told_of (child, parent, is_done) join ended_jobs e on e.id = told_of.child
+    where not told_of.is_done order by told_of.parent, e.id
   loop
     select * into job from jobs where id = failed.parent;
     perform jobs_end(job, 'cancelled', format('Its child %s (%s) is %s.', failed.id, failed.name, failed.state));
     -- It may be a child itself.
-    is_long := true;
+    is_more := true;
   end loop;
 
   with free as (
@@ -284,16 +293,26 @@ begin
   )
   select array_agg(distinct name) into woken from free;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
-  update ended_jobs set tell_at = null where id = any (told);
-  return is_long;
+  -- The others are told by the next claim. Or another transaction has them: otherwise every claim of the next second would try.
+  untold := array(
+    select t.id from unnest(told) as t (id) where exists (
+      select from ended_jobs e join job_children c on c.child = e.id and not c.done join jobs p on p.id = c.parent
+      where e.id = t.id and (e.state = 'completed' or p.if_child_fails <> 'wait')
+    )
+  );
+  update ended_jobs
+  set tell_at = case when id <> all (untold) then null when is_more then tell_at else clock_timestamp() + interval '1 s' end
+  where id = any (told);
+  return is_more;
 end
 $function$;
 
--- Wakes the workers of the parents: one of their claims reads the note.
+-- Wakes workers of some of the parents: one of their claims reads the note.
 create function "{schema}".jobs_child_ended() returns trigger language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
   perform pg_notify('holdfast_jobs', name) from (
-    select distinct p.name from job_children c join jobs p on p.id = c.parent where c.child = new.id
+    select distinct p.name from (select parent from job_children where child = new.id and not done limit 100) c
+    join jobs p on p.id = c.parent
   ) parents;
   return null;
 end
@@ -433,7 +452,9 @@ begin
   if exists (select from ended_jobs where tell_at <= asked_at) then
     more := jobs_tell_parents(asked_at);
   end if;
-  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
+  if exists (select from jobs where state = 'delayed' and due_at <= asked_at)
+    or exists (select from jobs where state = 'running' and due_at <= asked_at)
+  then
     more := jobs_wake(asked_at) or more;
   end if;
 
@@ -539,8 +560,10 @@ begin
   if more then
     again_ms := 0;
   else
-    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
-    from jobs where state in ('delayed', 'running') and due_at > asked_at;
+    select ceil(extract(epoch from least(
+      (select min(due_at) from jobs where state = 'delayed' and due_at > asked_at),
+      (select min(due_at) from jobs where state = 'running' and due_at > asked_at)
+    ) - clock_timestamp()) * 1000) into again_ms;
     -- Another transaction has one of these groups. It notifies when it commits, but not when it rolls back.
     if is_busy then
       again_ms := least(again_ms, 200);
@@ -1515,7 +1538,9 @@ create table "{schema}".jobs (
 alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
-create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
+-- Two of them: a million delayed jobs that are due at once must not stand before the lease that has ended.
+create index jobs_delayed on "{schema}".jobs (due_at) where state = 'delayed';
+create index jobs_leases on "{schema}".jobs (due_at) where state = 'running';
 create unique index jobs_unique on "{schema}".jobs (name, unique_key)
   where unique_key is not null and (state <> 'running' or holds_key);
 -- The database itself refuses a second running job of a group whose jobs run one at a time, whatever a claim does.
@@ -1573,6 +1598,8 @@ create table "{schema}".job_children (
   primary key (child, parent)
 );
 create index job_children_open on "{schema}".job_children (parent) where not done;
+-- A child may have very many parents, and those that it has told would have to be passed over.
+create index job_children_untold on "{schema}".job_children (child, parent) where not done;
 
 comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
 comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';

@@ -32,8 +32,15 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmap
     ) first
     group by p.name
   ), due as (
-    select name, case when state = 'delayed' then ready_at else due_at end as since from jobs
-    where state in ('delayed', 'running') and due_at <= statement_timestamp() order by due_at limit most
+    (
+      select name, ready_at as since from jobs
+      where state = 'delayed' and due_at <= statement_timestamp() order by due_at limit most
+    )
+    union all
+    (
+      select name, due_at from jobs
+      where state = 'running' and due_at <= statement_timestamp() order by due_at limit most
+    )
   ), waiting as (
     select name, count(*) as jobs, min(since) as since from (
       select c.name, c.since from claimable c cross join lateral (
@@ -50,7 +57,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set enable_bitmap
     where state = 'blocked' group by name
   ), delayed as (
     select name, count(*) as jobs, sum(count(*)) over () as every from (
-      select name from jobs where state in ('delayed', 'running') and due_at > statement_timestamp() and coalesce(state = 'delayed', false)
+      select name from jobs where state = 'delayed' and due_at > statement_timestamp()
       order by due_at limit most
     ) later
     group by name

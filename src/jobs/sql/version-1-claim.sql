@@ -119,7 +119,9 @@ begin
   if exists (select from ended_jobs where tell_at <= asked_at) then
     more := jobs_tell_parents(asked_at);
   end if;
-  if exists (select from jobs where state in ('delayed', 'running') and due_at <= asked_at) then
+  if exists (select from jobs where state = 'delayed' and due_at <= asked_at)
+    or exists (select from jobs where state = 'running' and due_at <= asked_at)
+  then
     more := jobs_wake(asked_at) or more;
   end if;
 
@@ -225,8 +227,10 @@ begin
   if more then
     again_ms := 0;
   else
-    select ceil(extract(epoch from min(due_at) - clock_timestamp()) * 1000) into again_ms
-    from jobs where state in ('delayed', 'running') and due_at > asked_at;
+    select ceil(extract(epoch from least(
+      (select min(due_at) from jobs where state = 'delayed' and due_at > asked_at),
+      (select min(due_at) from jobs where state = 'running' and due_at > asked_at)
+    ) - clock_timestamp()) * 1000) into again_ms;
     -- Another transaction has one of these groups. It notifies when it commits, but not when it rolls back.
     if is_busy then
       again_ms := least(again_ms, 200);

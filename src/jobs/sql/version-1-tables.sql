@@ -66,7 +66,9 @@ create table "{schema}".jobs (
 alter sequence "{schema}".job_ids owned by "{schema}".jobs.id;
 
 create index jobs_ready on "{schema}".jobs (name, priority desc, id) where state = 'ready';
-create index jobs_due on "{schema}".jobs (due_at) where state in ('delayed', 'running');
+-- Two of them: a million delayed jobs that are due at once must not stand before the lease that has ended.
+create index jobs_delayed on "{schema}".jobs (due_at) where state = 'delayed';
+create index jobs_leases on "{schema}".jobs (due_at) where state = 'running';
 create unique index jobs_unique on "{schema}".jobs (name, unique_key)
   where unique_key is not null and (state <> 'running' or holds_key);
 -- The database itself refuses a second running job of a group whose jobs run one at a time, whatever a claim does.
@@ -124,6 +126,8 @@ create table "{schema}".job_children (
   primary key (child, parent)
 );
 create index job_children_open on "{schema}".job_children (parent) where not done;
+-- A child may have very many parents, and those that it has told would have to be passed over.
+create index job_children_untold on "{schema}".job_children (child, parent) where not done;
 
 comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
 comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';
