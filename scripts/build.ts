@@ -1,6 +1,7 @@
 // Builds dist: the package as ES modules, in dist/cjs once more for `require`, and the types of both. Code that several
-// entries need is in chunks, so that no entry loads what it does not use, and a process has each class once. The command is
-// apart, in few files of CommonJS: Node.js needs a third of the time to load those.
+// entries need is in chunks, so that no entry loads what it does not use, and a process has each class once. It keeps its names
+// and comments, so it is read and debugged as it is, and only the types have maps. The command is apart, in few files of CommonJS:
+// Node.js needs a third of the time to load those.
 //
 //   npm run build
 import { execFileSync } from 'node:child_process'
@@ -21,11 +22,7 @@ const entries = entriesOf(manifestOf(root)).map(({ module }) => module)
  */
 const requireClients: Plugin = {
   name: 'require-clients',
-  transform: (code) => ({
-    code: code.replace(/\bawait import\('([^.'][^']*)'\)/g, "require('$1')"),
-    // No line is added, so that of the compiler remains.
-    map: null,
-  }),
+  transform: (code) => code.replace(/\bawait import\('([^.'][^']*)'\)/g, "require('$1')"),
 }
 
 /** The chunks of the command, each with all that its modules import: what every command starts with, and locks in SQLite. */
@@ -48,7 +45,7 @@ const NEEDED_BY_MOST: CodeSplittingGroup[] = [
 
 rmSync(join(root, 'dist'), { recursive: true, force: true })
 const inTree = Object.fromEntries(entries.map((module) => [module, module]))
-const library = { sourcemap: true, codeSplitting: { groups: NEEDED_BY_MOST } }
+const library = { codeSplitting: { groups: NEEDED_BY_MOST } }
 await bundle(inTree, { ...library, dir: 'dist', format: 'esm' })
 await bundle(inTree, { ...library, dir: 'dist/cjs', format: 'cjs' })
 // Without comments: nobody reads it, and Node.js reads all of it for each call of the command.
@@ -84,7 +81,6 @@ async function bundle(modules: Readonly<Record<string, string>>, output: OutputO
     chunkFileNames: ({ name, moduleIds }) => `chunks/${chunkName(name, moduleIds)}.js`,
     exports: 'named',
     minifyInternalExports: false,
-    sourcemapExcludeSources: true,
     ...output,
   })
 }
