@@ -1,4 +1,5 @@
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import pg from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
 import { startPgBouncer } from '../../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
@@ -92,6 +93,30 @@ test.each([
     await store.release(releaseOf(mine))
     return pending
   })
+})
+
+test('while the commit of another such message is under way, a process is offered the key, and confirms', async () => {
+  const [near, far] = [storeAt(server.url), storeAt(server.url)]
+  const heard: string[] = []
+  await far.listen?.((wake) => {
+    if (wake.tag !== 'all') heard.push(`${wake.tag} ${wake.id}`)
+  })
+  const [holder, first, second] = [ticket({ key: 'busy' }), ticket({ key: 'busy' }), ticket({ key: 'busy' })]
+  fenceOf(await near.acquire(holder))
+  for (const waiter of [first, second]) await far.acquire(waiter)
+  // As a call that has handed another key over, and whose commit waits for the disk.
+  const granting = new pg.Client(server.url)
+  onTestFinished(() => granting.end())
+  await granting.connect()
+  await granting.query('begin')
+  await granting.query('select pg_advisory_xact_lock(1212236374, 0)')
+  await near.release(releaseOf(holder))
+  await until('the offer has come', () => heard.length === 1)
+  fenceOf((await far.renew([first]))[0])
+  await granting.query('commit')
+  await near.release(releaseOf(first))
+  await until('the lease has come', () => heard.length === 2)
+  expect(heard).toEqual([`ticket ${first.id}`, `granted ${second.id}`])
 })
 
 test('behind a pooler, too, asynchronous means that no grant waits for the disk, and each call is one statement', async () => {

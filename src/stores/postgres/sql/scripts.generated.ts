@@ -462,6 +462,14 @@ begin
   return pg_notification_queue_usage() < 0.9;
 end $body$;
 
+-- Whether a message to another process may be a lease. Commits that notify wait for one another, and a grant waits for the disk
+-- meanwhile. So one granting commit is under way at a time: the lock ends with it. All others make offers, which do not wait for the
+-- disk. Their confirmations do, and reach it together.
+create function "{schema}".lock_may_grant_by_notify() returns boolean language plpgsql as $body$
+begin
+  return pg_try_advisory_xact_lock(1212236374, 0);
+end $body$;
+
 -- Whether a waiter holds by its message, as the lines of lock_settle say.
 create function "{schema}".lock_granted(p_wakes text) returns boolean language plpgsql as $body$
 begin
@@ -596,7 +604,7 @@ begin
       v_limit := least(v_limit, v_waiter.unit_limit);
       v_brings := v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now
         and v_waiter.listens and v_waiter.inbox = any (v_heard) and v_waiter.id is distinct from p_asker
-        and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify());
+        and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify() and "{schema}".lock_may_grant_by_notify());
       insert into "{schema}".lock_holders values (
         p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now,
         case when v_brings then 'h' else 'o' end,
