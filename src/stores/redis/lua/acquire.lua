@@ -69,12 +69,12 @@ if #KEYS == 2 and plain then
     -- A ticket is known by its index or by its tombstone.
     if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\0', '(t' .. id .. '\1', 'LIMIT', '0', '1')[1] then return end
     local place = 'q' .. string.format('%013.0f', arrivals)
-    local entry = place .. id .. '\0w ' .. till .. ' ' .. usText .. ' ' .. nowText .. listens .. ' ' .. ARGV[4]
+    local entry = place .. id .. '\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, summary)
     redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\0' .. place)
     local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
     local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
-    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. nowText
+    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
   end
 
   local answer = join(KEYS[2], ARGV[5])

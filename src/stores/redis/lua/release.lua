@@ -13,20 +13,20 @@
 -- that is over.
 --@ start
 local answers, general = {}, {}
--- Unlike GET, MGET makes no error of a key that holds something else.
-local contents = ARGV[1] == 'r' and redis.call('MGET', unpack(KEYS, 2)) or {}
 for at = 2, #KEYS do
-  local content, lone = contents[at - 1], '2 t' .. ARGV[at + 1] .. '\0h '
+  -- Unlike GET, MGET makes no error of a key that holds something else.
+  local content, lone = ARGV[1] == 'r' and redis.call('MGET', KEYS[at])[1], '2 t' .. ARGV[at + 1] .. '\0h '
   -- A lone holder without a minimum hold; see room.lua for where its expiry is.
-  if content and string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+  if content and string.find(content, lone, 1, true) == 1 and string.find(content, ' 0 ', #lone + 48, true) == #lone + 48
     and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now then
     redis.call('DEL', KEYS[at])
+    if #KEYS == 2 then return 'h' end
     answers[at - 1] = 'h'
   else
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers[2] and table.concat(answers, '\n') or answers[1] end
+if #general == 0 then return table.concat(answers, '\n') end
 --@ last
 --@ fence
 --@ wake
@@ -73,7 +73,7 @@ local function handOver(key, id)
   redis.call('ZREM', key, mine, head, index, group or head)
   local fence = nextFence()
   local got, granted
-  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. nowText or '') end
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. string.sub(usText, 1, 13) or '') end
   -- If no process got the message, another waiter may get the key; see room.lua.
   if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', head, '0', index, '0', group or head)
@@ -89,7 +89,7 @@ local function handOver(key, id)
   return own[1] and 'h\n' .. own[1] or 'h'
 end
 
-if #KEYS == 2 and contents[1] == false then
+if #KEYS == 2 and ARGV[1] == 'r' then
   local answer = handOver(KEYS[2], ARGV[3])
   if answer then
     keepFence()

@@ -38,10 +38,8 @@ export const scripts: {
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
 
 local plain = string.find(ARGV[3], ' 0', -2, true)
 
@@ -123,12 +121,12 @@ end
     -- A ticket is known by its index or by its tombstone.
     if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0', '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1] then return end
     local place = 'q' .. string.format('%013.0f', arrivals)
-    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. nowText .. listens .. ' ' .. ARGV[4]
+    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[4]
     redis.call('ZREM', key, summary)
     redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\\0' .. place)
     local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
     local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
-    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. nowText
+    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
   end
 
   local answer = join(KEYS[2], ARGV[5])
@@ -806,10 +804,8 @@ return table.concat(answers, '\\n')
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -1411,10 +1407,8 @@ return answer
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
 
 -- The reply of a command, or nil if the key is of another type.
 local function tried(...)
@@ -1469,26 +1463,24 @@ return type(heard) == 'table' and heard.err or ''
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
 
 local answers, general = {}, {}
--- Unlike GET, MGET makes no error of a key that holds something else.
-local contents = ARGV[1] == 'r' and redis.call('MGET', unpack(KEYS, 2)) or {}
 for at = 2, #KEYS do
-  local content, lone = contents[at - 1], '2 t' .. ARGV[at + 1] .. '\\0h '
+  -- Unlike GET, MGET makes no error of a key that holds something else.
+  local content, lone = ARGV[1] == 'r' and redis.call('MGET', KEYS[at])[1], '2 t' .. ARGV[at + 1] .. '\\0h '
   -- A lone holder without a minimum hold; see room.lua for where its expiry is.
-  if content and string.sub(content, 1, #lone) == lone and string.sub(content, #lone + 48, #lone + 50) == ' 0 '
+  if content and string.find(content, lone, 1, true) == 1 and string.find(content, ' 0 ', #lone + 48, true) == #lone + 48
     and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now then
     redis.call('DEL', KEYS[at])
+    if #KEYS == 2 then return 'h' end
     answers[at - 1] = 'h'
   else
     general[#general + 1] = at
   end
 end
-if #general == 0 then return answers[2] and table.concat(answers, '\\n') or answers[1] end
+if #general == 0 then return table.concat(answers, '\\n') end
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
 -- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
@@ -1625,7 +1617,7 @@ local function handOver(key, id)
   redis.call('ZREM', key, mine, head, index, group or head)
   local fence = nextFence()
   local got, granted
-  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. nowText or '') end
+  if fence then got, granted = wake(inbox, nextId, brings and ' ' .. fence .. ' ' .. string.sub(usText, 1, 13) or '') end
   -- If no process got the message, another waiter may get the key; see room.lua.
   if not fence or got == 0 and listens == '1' then
     redis.call('ZADD', key, '0', mine, '0', head, '0', index, '0', group or head)
@@ -1641,7 +1633,7 @@ local function handOver(key, id)
   return own[1] and 'h\\n' .. own[1] or 'h'
 end
 
-if #KEYS == 2 and contents[1] == false then
+if #KEYS == 2 and ARGV[1] == 'r' then
   local answer = handOver(KEYS[2], ARGV[3])
   if answer then
     keepFence()
@@ -2200,10 +2192,8 @@ return table.concat(answers, '\\n')
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
 
 local ttl = tonumber(ARGV[1])
 local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')

@@ -1,7 +1,5 @@
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
-local micros = time[2]
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-local nowText = string.sub(usText, 1, 13)
-local now = tonumber(nowText)
