@@ -126,7 +126,8 @@ async function once(scenario: Scenario, candidate: Candidate, redis: RedisServer
       postgres?.url ?? '',
       etcd?.url ?? '',
     ]
-    const [command = '', ...rest] = pinned ? ['taskset', '-c', '1', ...node] : node
+    const core = scenario.oneCore === true ? '0' : '1'
+    const [command = '', ...rest] = pinned ? ['taskset', '-c', core, ...node] : node
     const { stdout } = await run(command, rest, { timeout: 180_000, killSignal: 'SIGKILL' })
     return JSON.parse(stdout.trim().split('\n').at(-1) ?? '') as number[]
   } catch (error) {

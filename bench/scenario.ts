@@ -10,6 +10,8 @@ export interface Scenario {
   readonly candidates: readonly Candidate[]
   /** The goal of the design for Holdfast, as a ratio of the first metric. */
   readonly target: string
+  /** Whether the client runs on the server's processor. Default: each has its own, if there are two. */
+  readonly oneCore?: boolean
   /** Its first metric is a point of this plot. */
   readonly plot?: { readonly of: PlotName; readonly size: number }
 }

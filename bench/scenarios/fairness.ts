@@ -4,6 +4,18 @@ import type { Candidate } from '../scenario.ts'
 
 const PROCESSES = 4
 
+/** The same work: µs from one hand-over to the next. */
+export function betweenProcesses(name: string, adapterName: string): Candidate {
+  const { measure } = fairness(name, adapterName)
+  return {
+    name,
+    async measure(surroundings, mode) {
+      const [, , perSecond = Number.NaN] = await measure(surroundings, mode)
+      return [1_000_000 / perSecond]
+    },
+  }
+}
+
 /**
  * Four processes with 25 loops each that take and release one key. The metrics are Jain's fairness index over the 100
  * loops (1: all got the same, 0.01: one got all), how many loops got nothing, and hand-overs per second.

@@ -3,32 +3,44 @@ import { Redis } from 'ioredis'
 import type { OpenAdapter } from '../adapter.ts'
 import type { Candidate } from '../scenario.ts'
 
-const WAITERS = 100
-
-/** 100 waiters of one process on a key that stays held: requests per second that reach the server. */
-export function idle(name: string, open: OpenAdapter): Candidate {
+/**
+ * So many waiters of one process on a key that stays held. Per second: requests that reach the server, commands that it carries out
+ * (those inside scripts, too), and the share of its processor in per cent.
+ */
+export function idle(name: string, open: OpenAdapter, waiters: number): Candidate {
   return {
     name,
     async measure(surroundings, { quick }) {
       const adapter = await open(surroundings)
       const probe = new Redis({ port: surroundings.redisPort, host: '127.0.0.1' })
-      const release = await adapter.acquire('idle')
-      const waiting = Array.from({ length: WAITERS }, async () => (await adapter.acquire('idle'))())
-      await sleep(1500)
-      const durationMs = quick ? 3000 : 10_000
-      // Counted with MONITOR, as the server's counters include commands that scripts run inside the server.
+      await adapter.acquire('idle')
+      for (let count = 0; count < waiters; count += 1) void adapter.acquire('idle')
+      // By then all waiters are remembered as groups.
+      await sleep(6000)
+      const durationMs = quick ? 4000 : 10_000
+      const before = await usedMs(probe)
+      await sleep(durationMs)
+      const usedShare = (((await usedMs(probe)) - before) / durationMs) * 100
+      // Counted with MONITOR, as the server's counters do not tell requests from commands inside scripts.
       const monitor = await probe.monitor()
+      let requests = 0
       let commands = 0
       monitor.on('monitor', (_time, _args, source) => {
-        if (source !== 'lua') commands += 1
+        commands += 1
+        if (source !== 'lua') requests += 1
       })
       await sleep(durationMs)
       monitor.disconnect()
-      await release()
-      await Promise.all(waiting)
-      await adapter.close()
       probe.disconnect()
-      return [(commands / durationMs) * 1000]
+      // The waiters are left to the end of the process.
+      return [(requests / durationMs) * 1000, (commands / durationMs) * 1000, usedShare]
     },
   }
+}
+
+/** The processor time of the server so far. */
+async function usedMs(probe: Redis): Promise<number> {
+  const facts = await probe.info('cpu')
+  const secondsOf = (name: string): number => Number(new RegExp(`^${name}:(\\S+)`, 'm').exec(facts)?.[1])
+  return (secondsOf('used_cpu_user') + secondsOf('used_cpu_sys')) * 1000
 }
