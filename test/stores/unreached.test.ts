@@ -103,6 +103,13 @@ describe('the message of connect() says why', () => {
     })
   })
 
+  test('something that is no Redis hangs up', async () => {
+    const other = await listening(createServer((socket) => socket.once('data', () => socket.end())))
+    const { message, cause } = await errorOf(connect(`redis://127.0.0.1:${other}`))
+    expect(message).toMatch(/^The Redis server could not be reached\. /)
+    expect(cause).toMatchObject({ message: 'The connection was closed there without an answer' })
+  })
+
   test('nobody vouches for the certificate', async () => {
     expect(await errorOf(connect(`rediss://localhost:${securePort}`))).toMatchObject({
       code: 'store-unavailable',

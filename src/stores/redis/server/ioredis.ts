@@ -221,8 +221,8 @@ function openChannels(
   return channels
 }
 
-/** "Reached the max retries per request": why it could not connect was said elsewhere. */
+/** "Reached the max retries per request": why it could not connect was said elsewhere, or the server hung up without a word. */
 function reasonOf(error: unknown, lastError: unknown): unknown {
   const isGivingUp = error instanceof Error && error.name === 'MaxRetriesPerRequestError'
-  return isGivingUp ? (lastError ?? error) : error
+  return isGivingUp ? (lastError ?? new Error('The connection was closed there without an answer')) : error
 }
