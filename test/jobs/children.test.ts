@@ -130,8 +130,8 @@ test('if a child is dead, its parent is cancelled, with the reason, and so are t
   })
   expect((await jobs.find(top))?.error).toBe(`Its child ${parent} (parent) is cancelled.`)
   expect(await stateOf(jobs, other)).toBe('ready')
-  // From the bottom up, all of them go on.
-  expect(await jobs.retry([child, parent, top])).toEqual([child, parent, top])
+  // By a filter, newest first, and yet children before their parents.
+  expect([...(await jobs.retry({ id: [child, parent, top] }))].sort()).toEqual([child, parent, top].sort())
   for (const name of ['child', 'other', 'parent', 'top']) {
     const [next] = await jobs.claim(name)
     await next?.complete()
@@ -252,6 +252,26 @@ test('a transaction that has changed a parent and stays open holds up that one, 
   expect(await jobs.claim(['held', 'free'], { limit: 2 })).toMatchObject([{ name: 'free' }])
   await client.query('commit')
   await until('it is told after a second', async () => (await jobs.claim('held')).length > 0)
+})
+
+test('a parent whose child an open transaction has locked is not retried, all others are, and nothing waits for it', async () => {
+  await using opened = await openJobs()
+  const { jobs, scene } = opened
+  const child = await enqueued(jobs, 'child')
+  const parent = await enqueued(jobs, 'parent', { children: [child] })
+  const other = await enqueued(jobs, 'other')
+  await jobs.cancel([parent, other], { reason: 'x' })
+  const client = await scene.connect()
+  await client.query('begin')
+  await enqueued(jobs, 'next', { children: [child], transaction: client })
+  await expect(jobs.retry([parent, other])).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: expect.stringContaining(`locked 1 of the jobs (${parent})`),
+  })
+  expect(await stateOf(jobs, other)).toBe('ready')
+  await client.query('commit')
+  expect(await jobs.retry(parent)).toEqual([parent])
+  expect(await stateOf(jobs, parent)).toBe('pending')
 })
 
 test('a child that thousands of jobs wait for tells them in small steps', async () => {

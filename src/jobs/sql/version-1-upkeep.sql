@@ -41,9 +41,10 @@ end
 $function$;
 
 -- Makes jobs ready again that are in one of the states and have ended, but not completed. Leaves a job alone if another job with its
--- unique key waits. Answers as jobs_cancel. A job is also busy if an open transaction has enqueued its unique key. Each of these
--- costs 20 ms, and after 200 ms the rest is busy without a try, because others may wait for the jobs that are ready already. The
--- untried ones come first in the answer, and jobs are tried in the order of the ids.
+-- unique key waits. Answers as jobs_cancel. A job is also busy if an open transaction has enqueued its unique key, or has locked
+-- one of its children. Each of these costs 20 ms, and after 200 ms the rest is busy without a try, because others may wait for the
+-- jobs that are ready already. The untried ones come first in the answer, and jobs are tried in the order of the ids. Parents come
+-- last, after their own children, whose ids are smaller: otherwise the old end of a child would count.
 create function "{schema}".jobs_retry(retried bigint[], states text[]) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -57,10 +58,12 @@ declare
   busy bigint[];
 begin
   with free as (
-    select id, unique_key from ended_jobs where id = any (retried) and state = any (states) and state <> 'completed'
+    select id, unique_key, children is not null as is_parent from ended_jobs
+    where id = any (retried) and state = any (states) and state <> 'completed'
     order by id for update skip locked
   )
-  select array_agg(id), array_agg(id order by array_position(retried, id)) filter (where unique_key is not null)
+  select array_agg(id), array_agg(id order by case when is_parent then id end nulls first, array_position(retried, id))
+    filter (where unique_key is not null or is_parent)
   into unlocked, keyed from free;
   select array_agg(id) into busy from ended_jobs
   where id = any (retried) and state = any (states) and state <> 'completed' and id <> all (coalesce(unlocked, '{}'));
