@@ -1,9 +1,9 @@
-import { checkOptions, parseFunction } from '../base/arguments.ts'
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
-import { type Owner, parseOwner, withFacts } from '../base/owner.ts'
+import { factOf, type Owner, parseOwner, withFacts } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -43,6 +43,8 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' |
 
 /** A process that waits to be the leader, as every process can see it. */
 export interface Candidate {
+  /** The id of its campaign, for {@link Election.handTo}. It stays the same when the candidate joins the queue again. */
+  readonly id: string
   /** The `value` that it gave to `campaign`. */
   readonly value: string | undefined
   /** Host, process id and label, for people. */
@@ -97,7 +99,8 @@ export class Election {
     const [options = {}, work] = splitWork(rest)
     checkCallback(work)
     const { settings, stopMs, value, onError } = this.#parse(options)
-    const context = { ...this.#context, owner: withFacts(this.#context.owner, { value }) }
+    const facts = { value, candidate: this.#context.nextId() }
+    const context = { ...this.#context, owner: withFacts(this.#context.owner, facts) }
     const { signals } = context.engine
     for (;;) {
       const lease = await elected(context, this.key, settings, onError)
@@ -195,10 +198,42 @@ export class Election {
   /** Asks the store who waits to be elected, in order: the first one is the next leader. */
   async candidates(): Promise<readonly Candidate[]> {
     const queue = (await roomOf(this.#context.engine, this.key))?.queue ?? []
-    return queue.map(({ owner: text, waitedMs }) => {
+    return queue.map(({ id, owner: text, waitedMs }) => {
       const { value, ...owner } = parseOwner(text)
-      return { value, owner, waitedMs }
+      // A waiter without a campaign is a plain lock on the key.
+      return { id: candidateOf(text) ?? id, value, owner, waitedMs }
     })
+  }
+
+  /**
+   * Hands the leadership to a candidate: those that wait before it join the queue again behind it, and this leader resigns. If the
+   * candidate is gone by then, the queue decides. Only the leader itself can do this: as long as it holds the key, no other candidate
+   * can be elected and lose its place.
+   *
+   * @param candidate its id, from {@link candidates}.
+   * @returns when the terms of this object are over, as {@link resign}. `false`: this object does not lead, or that candidate does not
+   * wait. Then nothing has changed.
+   * @throws {LeaseLostError} when the leadership is lost meanwhile; {@link StoreError} when the store does not answer. The leader leads
+   * on, and others may have lost their places to the candidate.
+   */
+  async handTo(candidate: string): Promise<boolean> {
+    if (typeof candidate !== 'string') throw expected('candidate', 'the id of a candidate', candidate)
+    const term = [...this.#leading].find(({ isHeld }) => isHeld)
+    if (term === undefined) return false
+    const { engine } = this.#context
+    const queue = (await roomOf(engine, this.key))?.queue ?? []
+    const place = queue.findIndex(({ owner }) => candidateOf(owner) === candidate)
+    if (place === -1) return false
+    const before = queue.slice(0, place).filter(({ owner }) => candidateOf(owner) !== undefined)
+    for (const { id } of before) {
+      // Without the key, the eviction could meet a candidate that leads by now.
+      term.assertHeld()
+      const request = { key: this.key, id, reason: 'it gives way to another candidate' }
+      const limitMs = Math.min(ADMINISTRATION_MS, term.remainingMs)
+      await engine.ask('evict', () => engine.store.evict(request), { limitMs, key: this.key })
+    }
+    await this.resign()
+    return true
   }
 
   /**
@@ -263,6 +298,12 @@ async function elected(
       settings.signal?.throwIfAborted()
     }
   }
+}
+
+/** The id of a campaign. `undefined`: the ticket is none of a campaign. */
+function candidateOf(owner: string): string | undefined {
+  const id = factOf(owner, 'candidate')
+  return typeof id === 'string' ? id : undefined
 }
 
 function warnOfListener(error: unknown): void {
