@@ -152,6 +152,14 @@ describe('a key that is used by something else', () => {
       message: expect.stringMatching(/newer version.*layout 3.*Update/),
     })
   })
+
+  test('and was written by an older version is refused with the advice to stop that version', async () => {
+    await server.command('SET', 'holdfast:{key}', '1 whatever was before')
+    expect(await rejection(store.acquire(ticket()))).toMatchObject({
+      code: 'store-refused',
+      message: expect.stringMatching(/older version.*layout 1.*Stop/),
+    })
+  })
 })
 
 async function settled<T>(answer: T | Promise<T>): Promise<T | undefined> {

@@ -134,6 +134,20 @@ describe('five servers', () => {
   })
 })
 
+test('without fences no server counts one, and a key is handed over, renewed and refused as with them', async () => {
+  await using masters = await startMasters(3)
+  const store = masters.store({ fences: false })
+  const [mine, other] = [ticket({ patienceMs: 0 }), ticket({ patienceMs: 0 })]
+  const none = fenceOf(await store.acquire(mine))
+  expect(fenceOf(await store.acquire(mine))).toBe(none)
+  expect(await store.renew([mine])).toEqual([{ tag: 'held', fence: none }])
+  expect(await store.acquire(other)).toMatchObject({ tag: 'busy' })
+  for (const { command } of masters.servers) expect(await command('EXISTS', 'holdfast:fence')).toBe(0)
+  await store.release(releaseOf(mine))
+  expect(fenceOf(await store.acquire(other))).toBe(none)
+  await store.close()
+})
+
 test('a server that was flushed does not vote for a second holder by a fence that is equal by chance', async () => {
   await using masters = await startMasters(3)
   const links = masters.urls.map(steeredLink)

@@ -44,9 +44,18 @@ export function layoutErrorOf(key: string, name: string, layout: string): StoreE
   const what =
     layout === ''
       ? `The Redis key ${JSON.stringify(name)} is used by something else. Choose another \`prefix\` for redisStore().`
-      : `The Redis key ${JSON.stringify(name)} was written by a newer version of Holdfast (layout ${layout}). Update this one.`
+      : `The Redis key ${JSON.stringify(name)} was written by ${otherVersion(layout)}`
   return new StoreError('store-refused', what, { key })
 }
+
+function otherVersion(layout: string): string {
+  return Number(layout) < LAYOUT
+    ? `an older version of Holdfast (layout ${layout}). Stop its processes. The key goes away when its last lease has ended.`
+    : `a newer version of Holdfast (layout ${layout}). Update this one.`
+}
+
+/** The layout of rooms; see room.lua. */
+const LAYOUT = 2
 
 /** The last fence is kept under `name`, and what is there is none to go on from; see last.lua. */
 export function fenceErrorOf(key: string, name: string): StoreError {
