@@ -45,6 +45,7 @@ export class LiveViewers {
     const { snapshot } = watch
     const isKnown = snapshot.store.tag === 'away' || Date.now() - snapshot.at < FRESH_MS
     if (isKnown) return watch
+    watch.lookNow()
     await new Promise<void>((resolve) => this.#awaitingLook.add(resolve))
     return watch
   }

@@ -118,9 +118,13 @@ export class RoomHistory {
     return this.#renewals.get(id)
   }
 
-  /** Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. */
-  look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs }: { at: number; begunMs: number }): void {
+  /**
+   * Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. Returns whether
+   * a holder or a waiter has come or gone since the look before.
+   */
+  look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs }: { at: number; begunMs: number }): boolean {
     const before = this.#rooms
+    let isChanged = before === undefined
     // The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: take the larger.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
@@ -135,6 +139,7 @@ export class RoomHistory {
       }
       // At the first look, no hold has begun just now.
       const changes = before === undefined ? NO_CHANGES : this.#compare(key, before.get(key), room, at)
+      isChanged ||= changes !== NO_CHANGES
       if (this.#uncounted.has(key)) continue
       keys += 1
       holding += room.holders.length
@@ -144,6 +149,7 @@ export class RoomHistory {
     }
     for (const [key, room] of before ?? []) {
       if (rooms.has(key)) continue
+      isChanged = true
       const changes = this.#compare(key, room, undefined, at)
       if (!this.#uncounted.has(key)) expired += changes.expired
     }
@@ -163,7 +169,7 @@ export class RoomHistory {
     this.#forget()
     const keptSinceAt = this.#dropOld(at)
     const watched = this.#watched.look(at)
-    if (this.#file === undefined) return
+    if (this.#file === undefined) return isChanged
     const changed = Array.from(this.#unsaved, ([hold, key]) => ({ key, hold }))
     if (this.#file.save(changed, watched, keptSinceAt)) this.#unsaved.clear()
     // The file may not be writable for hours.
@@ -171,6 +177,7 @@ export class RoomHistory {
       if (this.#unsaved.size <= this.#limits.unsaved) break
       this.#unsaved.delete(hold)
     }
+    return isChanged
   }
 
   /** The store does not say why a ticket is gone. An eviction from here is noted, before or after a look misses the ticket. */

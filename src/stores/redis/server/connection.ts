@@ -219,7 +219,17 @@ export class ServerConnection {
   }
 }
 
-type SentCommand = 'EVAL' | 'EVALSHA' | 'SCAN' | 'ASKING' | 'HELLO' | 'TYPE' | 'GET' | 'ZRANGE' | 'PTTL'
+type SentCommand =
+  | 'EVAL'
+  | 'EVALSHA'
+  | 'SCAN'
+  | 'ASKING'
+  | 'HELLO'
+  | 'MGET'
+  | 'TYPE'
+  | 'GET'
+  | 'ZRANGE'
+  | 'PTTL'
 
 function raise(error: unknown): never {
   throw error

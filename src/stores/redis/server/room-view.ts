@@ -15,7 +15,7 @@ export function roomView(key: string, content: StoredRoom, nowMs: number): RoomV
   if (typeof content !== 'string' && !SUMMARY.test(first)) return undefined
   const holders: HolderView[] = []
   const queue: [arrival: number, waiter: WaiterView][] = []
-  const groups = groupsOf(entries)
+  const groups = typeof content === 'string' ? NO_GROUPS : groupsOf(entries)
   let closedUntil = typeof content === 'string' ? 0 : Number(first.split(' ')[5])
   for (const entry of entries) {
     if (typeof content !== 'string' && !/^[eq]/.test(entry)) continue
@@ -62,6 +62,8 @@ function groupsOf(entries: readonly string[]): ReadonlyMap<string, number> {
     }),
   )
 }
+
+const NO_GROUPS: ReadonlyMap<string, number> = new Map()
 
 interface ParsedTicket {
   readonly id: string
