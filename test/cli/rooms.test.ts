@@ -93,7 +93,7 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     expect(code).toBe(0)
     expect(stdout).toMatch(/^backup {2}1 holding, 1 waiting\n/)
     expect(stdout).toMatch(new RegExp(`${lease.fence} +${lease.id}`))
-    expect(stdout).toMatch(/^WAITER +MODE +WAITS +ID$/m)
+    expect(stdout).toMatch(/^WAITER +MODE +WAITED +ID$/m)
     await queued.leave()
     await lease.release()
     expect(await shell.run(['show', 'backup'])).toEqual({ code: 0, stdout: 'backup  free\n', stderr: '' })

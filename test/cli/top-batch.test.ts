@@ -24,7 +24,7 @@ test('without a terminal top prints as many pages as it is told, one after the o
   const { code, stdout, stderr } = await shell.run(['top', '--interval', '100ms', '-n', '2'])
   expect([code, stderr]).toEqual([0, ''])
   expect(stdout.match(/^holdfast top {2}\d\d:\d\d:\d\d \S+ {2}sqlite /gm)).toHaveLength(2)
-  expect(stdout).toMatch(/^KEY +S +MODE +HOLDER +HELD +LEFT +TTL +FENCE +WAIT▾ +LONGEST$/m)
+  expect(stdout).toMatch(/^KEY +S +MODE +HOLDER +HELD +LEFT +TTL +FENCE +WAITIN▾ +LONGEST$/m)
   expect(stdout).toMatch(/^evil\\x1b\[2J +H +mutex +\S+ \(tester\) .* 0 +–$/m)
   expect(stdout).not.toContain('\x1b')
 })

@@ -30,7 +30,7 @@ test.each([...sharedStores, { name: 'postgres', open: startPostgres }])(
       await terminal.shows(/^[1-9]\d*\.\d hand-overs\/s, 0 expired in a minute; a look takes /m)
       terminal.press('K', 'Enter')
       await terminal.shows(/^load:0\n/m)
-      await terminal.shows(/^WAITING [1-4], in order of arrival$/m)
+      await terminal.shows(/^QUEUE [1-4], in order of arrival$/m)
       terminal.press('Escape')
       await terminal.shows(/^4 keys, /m)
       // `top` only reads, so it does not hold up the load.

@@ -47,7 +47,7 @@ function pageOf(room: InspectedRoom, paint: Paint): readonly string[] {
     const columns = [
       { title: 'WAITER', narrow: 'cut' as const },
       { title: 'MODE' },
-      { title: 'WAITS', align: 'right' as const },
+      { title: 'WAITED', align: 'right' as const },
       { title: 'ID' },
     ]
     const rows = room.queue.map((waiter) => [

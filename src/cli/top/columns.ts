@@ -19,7 +19,7 @@ const COLUMNS: Readonly<Record<Sort, ColumnRule>> = {
   left: { title: 'LEFT', width: 7, lessImportant: 2 },
   ttl: { title: 'TTL', width: 7, lessImportant: 5.5 },
   fence: { title: 'FENCE', width: 16, lessImportant: 8 },
-  waiting: { title: 'WAIT', width: 5, lessImportant: 1 },
+  waiting: { title: 'WAITING', width: 7, lessImportant: 1 },
   longest: { title: 'LONGEST', width: 7, lessImportant: 6 },
 }
 

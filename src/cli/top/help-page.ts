@@ -10,7 +10,7 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['/ F4', 'show only keys and holders with this text; Esc shows all again'],
   ['< > F6', 'sort by the column to the left or right'],
   ['r I', 'the other way round'],
-  ['K S M O H L E F W T', 'sort by key, state, mode, holder, held, left, ttl, fence, wait, longest'],
+  ['K S M O H L E F W T', 'sort by key, state, mode, holder, held, left, ttl, fence, waiting, longest'],
   ['mouse', 'click: marks a line, opens the marked one, sorts by a title; wheel: moves'],
   ['m', 'leave the mouse to the terminal, to select text, and take it back'],
   ['p', 'pause, and go on'],
@@ -30,7 +30,7 @@ const COLUMNS: readonly (readonly [string, string])[] = [
   ['LEFT', 'until the store gives it to somebody else if it is not renewed'],
   ['TTL', 'what the first holder asks for at each renewal; – until looks could tell it'],
   ['FENCE', 'the fencing token of the first holder'],
-  ['WAIT', 'how many wait'],
+  ['WAITING', 'how many wait'],
   ['LONGEST', 'the longest time that one of them has waited'],
 ]
 

@@ -1,5 +1,5 @@
 import type { InspectedRoom } from '../../index.ts'
-import type { HoldEnd, HoldRecord, KeyHistory } from '../../room-watch/hold-record.ts'
+import type { HoldRecord, KeyHistory } from '../../room-watch/hold-record.ts'
 import { lateMsOf, type RenewalFacts, roundTtlMs } from '../../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../../room-watch/room-watch.ts'
 import { modeOf, ownerOf, remainingOf } from '../room-text.ts'
@@ -34,9 +34,9 @@ export function keyLines(
       ? [cut('Nobody holds it, and nobody waits for it.', columns)]
       : closedLine(room).map((line) => cut(line, columns))),
     ...lateLines(room, renewalsOf).map((line) => paint('red', cut(line, columns))),
-    ...section(`HELD BY ${room?.holders.length ?? 0}`, holderLines({ room, at, renewalsOf }, columns)),
-    ...section(`WAITING ${room?.queue.length ?? 0}, in order of arrival`, waiterLines(room, columns)),
-    ...section('BEFORE, as far as it was seen from here', pastHoldLines(holds, columns)),
+    ...section(`HOLDERS ${room?.holders.length ?? 0}`, holderLines({ room, at, renewalsOf }, columns)),
+    ...section(`QUEUE ${room?.queue.length ?? 0}, in order of arrival`, waiterLines(room, columns)),
+    ...section('TIMELINE, as far as it was seen from here', pastHoldLines(holds, columns)),
   ]
 }
 
@@ -88,7 +88,7 @@ function holderLines(
 
 const WAITERS: readonly Column[] = [
   { title: '#', align: 'right' },
-  { title: 'OWNER', narrow: 'cut' },
+  { title: 'WAITER', narrow: 'cut' },
   { title: 'MODE', narrow: 'drop' },
   { title: 'WAITED', align: 'right' },
   { title: 'ID', narrow: 'drop' },
@@ -122,18 +122,11 @@ function pastHoldLines(holds: readonly HoldRecord[], columns: number): readonly 
   const rows = holds.map((hold) => [
     timeOf(hold.untilAt ?? 0),
     age((hold.untilAt ?? 0) - hold.fromAt),
-    ENDS[hold.end ?? 'unclear'],
+    hold.end ?? 'unclear',
     ownerOf(hold),
     String(hold.fence),
   ])
   return table(PAST_HOLDS, rows, columns)
-}
-
-const ENDS: Readonly<Record<HoldEnd, string>> = {
-  released: 'given back',
-  expired: 'expired',
-  unclear: 'unclear',
-  evicted: 'evicted',
 }
 
 /** Longer lists are cut, as nobody reads them. */

@@ -31,7 +31,7 @@ export const STATES: Readonly<Record<string, string>> = {
   H: 'held',
   L: 'late: held, and not renewed for more than half of its ttl',
   O: 'offered to a waiter, and not confirmed yet',
-  M: 'given back, and closed until its minimum hold is over',
+  M: 'released, and closed until its minimum hold is over',
   D: 'closed by a lock-delay',
   W: 'held by nobody, with waiters',
 }
