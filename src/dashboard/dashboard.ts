@@ -5,6 +5,9 @@ import { isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { watchRooms } from '../room-watch/room-watch.ts'
 import { Access } from './access.ts'
+import { askedHoldersIn, evictHolders } from './evictions.ts'
+import { exportedRows } from './export.ts'
+import { exported, isExportFormat } from './export-file.ts'
 import { changeJobs } from './job-changes.ts'
 import { JobsLook } from './jobs-look.ts'
 import { jobsRequestIn } from './jobs-request.ts'
@@ -166,6 +169,8 @@ class DashboardHandler {
         return this.#evict(request, response)
       case 'api/jobs':
         return this.#changeJobs(request, response)
+      case 'api/export':
+        return this.#export(response, target.query)
       case 'api/live': {
         if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
         const { query, ready } = this.#queryOf(target.query)
@@ -193,11 +198,9 @@ class DashboardHandler {
     if (!this.#settings.allowEvict) {
       return refuse(response, 403, 'This dashboard only shows. Evicting has to be switched on.')
     }
-    const { key, id, reason } = (await bodyOf(request)) as {
-      key: string
-      id: string | undefined
-      reason: string
-    }
+    const body = await bodyOf(request)
+    if (body['holders'] !== undefined) return this.#evictHolders(response, body)
+    const { key, id, reason } = body as { key: string; id: string | undefined; reason: string }
     if (typeof key !== 'string' || !key.startsWith(this.#settings.prefix)) {
       return refuse(response, 400, 'Expected `key` to be one of those shown here.')
     }
@@ -208,6 +211,35 @@ class DashboardHandler {
     watch.noteEviction(key, evicted, reason)
     watch.lookNow()
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
+  }
+
+  async #evictHolders(response: ServerResponse, body: Readonly<Record<string, unknown>>): Promise<void> {
+    const { watch } = this.#live
+    const evictions = await evictHolders(
+      this.#locks,
+      askedHoldersIn(body['holders'], this.#settings.prefix),
+      {
+        reason: reasonIn(body),
+        onEvicted: (key, ids) => watch.noteEviction(key, ids, reasonIn(body)),
+      },
+    )
+    watch.lookNow()
+    send(response, 200, JSON.stringify(evictions), JSON_TYPE)
+  }
+
+  /** The whole list that a page shows a part of, as a file. */
+  async #export(response: ServerResponse, query: URLSearchParams): Promise<void> {
+    const format = query.get('format')
+    if (!isExportFormat(format)) return refuse(response, 400, 'Expected `format` to be json or csv.')
+    const rows = await exportedRows({ live: this.#live, jobs: this.#jobs }, query)
+    if (rows === undefined)
+      return refuse(response, 400, 'Expected `view` to be a list that this dashboard shows.')
+    const { text, type } = exported(rows, format)
+    const name = `${query.get('view') ?? 'keys'}-${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}.${format}`
+    send(response, 200, text, {
+      'Content-Type': `${type}; charset=utf-8`,
+      'Content-Disposition': `attachment; filename="${name}"`,
+    })
   }
 
   async #changeJobs(request: IncomingMessage, response: ServerResponse): Promise<void> {
@@ -251,12 +283,18 @@ class DashboardHandler {
   }
 }
 
+/** `evict` says what is wrong with a reason that is no text. */
+function reasonIn({ reason }: Readonly<Record<string, unknown>>): string {
+  return reason as string
+}
+
 /** Together these need some 60 MB at most. */
 const RECORDED = { entries: 1000, total: 200_000 }
 
 const ROUTES: Readonly<Record<string, 'GET' | 'POST' | undefined>> = {
   'api/view': 'GET',
   'api/live': 'GET',
+  'api/export': 'GET',
   'api/evict': 'POST',
   'api/jobs': 'POST',
   'api/session': 'POST',

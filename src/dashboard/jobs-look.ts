@@ -1,6 +1,6 @@
 import type { JobCount } from '../jobs/index.ts'
 import { jobDetailsJson, jobRowJson, jobStepJson } from './job-json.ts'
-import type { JobDetailsJson, JobJson, JobStepJson, JobsJson } from './job-view-json.ts'
+import type { JobDetailsJson, JobJson, JobRowJson, JobStepJson, JobsJson } from './job-view-json.ts'
 import { JOB_SPANS, type JobsRequest, jobFilterOf } from './jobs-request.ts'
 import type { DashboardOptions } from './options.ts'
 import { SharedLook } from './shared-look.ts'
@@ -45,6 +45,22 @@ export class JobsLook {
       steps: steps.value,
       message: list.message ?? counts.message ?? steps.message,
     }
+  }
+
+  /** The newest jobs that fit the filter, for an export. */
+  async all({ filter }: Extract<JobsRequest, { view: 'jobs' }>): Promise<readonly JobRowJson[]> {
+    const found: JobRowJson[] = []
+    let after: string | undefined
+    do {
+      const { jobs, next } = await this.#jobs.list({
+        ...jobFilterOf(filter),
+        after,
+        limit: EXPORTED_TOGETHER,
+      })
+      found.push(...jobs.map(jobRowJson))
+      after = next ?? undefined
+    } while (after !== undefined && found.length < MOST_EXPORTED)
+    return found
   }
 
   /** Resolves once every view shows what the caller has just changed. */
@@ -95,6 +111,9 @@ function forget(looks: Map<string, SharedLook<unknown>>): void {
 }
 
 const PAGE_JOBS = 50
+const EXPORTED_TOGETHER = 500
+/** The page says so, too. */
+const MOST_EXPORTED = 10_000
 const LIST_REST_MS = 1000
 const COUNTS_REST_MS = 5000
 const UNUSED_MS = 30_000

@@ -1,14 +1,17 @@
-/** One page of a list, and how many there are. A page behind the last one is the last one. */
+/** One page of a list, and how many there are. A page behind the last one is the last one. `all` is the whole list as one page. */
 export function onePage<T, R>(
   matching: readonly T[],
-  page: number,
+  page: PageNumber,
   rowOf: (each: T) => R,
 ): { matching: number; page: number; pages: number; rows: readonly R[] } {
+  if (page === 'all') return { matching: matching.length, page: 0, pages: 1, rows: matching.map(rowOf) }
   const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
   const shown = Math.min(page, pages - 1)
   const rows = matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map(rowOf)
   return { matching: matching.length, page: shown, pages, rows }
 }
+
+export type PageNumber = number | 'all'
 
 const PAGE_ROWS = 100
 /** How much of a text a row shows. */

@@ -2,15 +2,20 @@ import type { ProcessTicket, ProcessView } from '../room-watch/processes.ts'
 import { lateMsOf } from '../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, isMarkOf } from '../room-watch/ticket-facts.ts'
-import { onePage, ROW_TEXT } from './one-page.ts'
+import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
+import { type Order, ordered, type Rank } from './order.ts'
 import { ownerJson, ownerText } from './ticket-json.ts'
 import type { ProcessesJson, ProcessJson, ProcessKeyJson } from './view-json.ts'
 
+export interface ProcessesRequest {
+  readonly view: 'processes'
+  readonly search: string
+  readonly order: Order
+  readonly page: PageNumber
+}
+
 /** Who lives, what each process holds and waits for, and when it was heard of last. */
-export function processesView(
-  watch: RoomWatch,
-  { search, page }: { readonly search: string; readonly page: number },
-): ProcessesJson {
+export function processesView(watch: RoomWatch, { search, order, page }: ProcessesRequest): ProcessesJson {
   const elections = electionsIn(watch.snapshot.rooms)
   const rooms = watch.snapshot.rooms.filter(({ key }) => !isMarkOf(elections, key))
   const late = new Set<string>()
@@ -29,7 +34,17 @@ export function processesView(
         (one.state === 'idle' ? other.process.lastSeenAt - one.process.lastSeenAt : 0) ||
         (one.name < other.name ? -1 : 1),
     )
-  return onePage(matching, page, ({ process, state }) => processJson(process, state))
+  return onePage(ordered(matching, RANKS, order), page, ({ process, state }) => processJson(process, state))
+}
+
+const RANKS: Readonly<
+  Record<string, Rank<{ process: ProcessView; state: ProcessJson['state']; name: string }>>
+> = {
+  process: ({ name }) => name,
+  state: ({ state }) => state,
+  heard: ({ process }) => process.heardAt,
+  holds: ({ process }) => process.holds.length,
+  waits: ({ process }) => process.waits.length,
 }
 
 function stateOf({ holds, waits }: ProcessView, late: ReadonlySet<string>): ProcessJson['state'] {

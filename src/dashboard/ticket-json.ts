@@ -1,9 +1,9 @@
 import { shortened } from '../base/text.ts'
 import type { InspectedHolder, InspectedWaiter, Owner } from '../index.ts'
-import type { HoldRecord } from '../room-watch/hold-record.ts'
+import type { HoldRecord, KeySample } from '../room-watch/hold-record.ts'
 import { lateMsOf, type RenewalFacts, roundTtlMs } from '../room-watch/renewal-facts.ts'
 import { modeOf } from '../room-watch/ticket-facts.ts'
-import type { HolderJson, HoldJson, OwnerJson, WaiterJson } from './view-json.ts'
+import type { HolderJson, HoldJson, OwnerJson, SampleJson, WaiterJson } from './view-json.ts'
 
 export function holderJson(
   holder: InspectedHolder,
@@ -45,8 +45,13 @@ export function holdJson(hold: HoldRecord, longest: number): HoldJson {
   }
 }
 
+export function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
+  return [at, holding, waiting]
+}
+
+/** By this text, owners are found and sorted: people look for the label first. */
 export function ownerText({ host, pid, label, text }: Owner): string {
-  return text ?? `${host ?? '?'}:${pid ?? '?'} ${label ?? ''}`
+  return text ?? `${label ?? ''} ${host ?? '?'}:${String(pid ?? '?')}`.trimStart()
 }
 
 export function ownerJson(owner: Owner, longest: number): OwnerJson {

@@ -37,12 +37,31 @@ export interface SiteJson {
   readonly recordMs: number | undefined
 }
 
-/** One page of the list of keys, or of elections. */
+/** One page of the list of keys or of elections, or of the tree of keys. `matching` counts keys. */
 export interface KeysJson {
   readonly matching: number
   readonly page: number
   readonly pages: number
-  readonly rows: readonly (RowJson & ElectionJson)[]
+  readonly rows: readonly (KeyRowJson | GroupRowJson)[]
+}
+
+export interface KeyRowJson extends RowJson, ElectionJson {
+  readonly tag: 'key'
+  /** How deep it stands in the tree; 0 in a list. */
+  readonly depth: number
+}
+
+/** All keys of the tree that begin with `key`. */
+export interface GroupRowJson {
+  readonly tag: 'group'
+  readonly key: string
+  readonly depth: number
+  readonly isOpen: boolean
+  readonly keys: number
+  /** How many of them have a holder that renews late. */
+  readonly late: number
+  readonly waiting: number
+  readonly longestWaitMs: number
 }
 
 export interface ContentionJson {
@@ -103,6 +122,8 @@ export interface RowJson {
   readonly waiting: number
   readonly closedMs: number
   readonly longestWaitMs: number
+  /** The fence of the last one that took the key; `undefined` if nobody holds it. */
+  readonly lastFence: string | undefined
   /** The first few. */
   readonly holders: readonly HolderJson[]
   readonly trend: readonly SampleJson[]
@@ -110,7 +131,8 @@ export interface RowJson {
 
 export interface ElectionJson {
   readonly isElection: boolean
-  readonly watchers: number
+  /** How many observe the election. */
+  readonly observers: number
 }
 
 export interface KeyJson extends ElectionJson {

@@ -49,14 +49,14 @@ const LONGEST_TEXT = 16_384
 const SHOWN_OF_LONGER = 1000
 
 /**
- * The keys that are elections, each with its number of watchers. Besides the key itself, a leader holds a mark named after it
- * (`LEADER_MARK`). Watchers of the election wait on the mark as readers. A key of a user may end like a mark, too: it counts as
+ * The keys that are elections, each with its number of observers. Besides the key itself, a leader holds a mark named after it
+ * (`LEADER_MARK`). Observers of the election wait on the mark as readers. A key of a user may end like a mark, too: it counts as
  * one only where the same process holds the key that it would belong to.
  */
 export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string, number> {
-  const watchers = new Map<string, number>()
+  const observers = new Map<string, number>()
   const marks = rooms.filter(({ key }) => key.endsWith(LEADER_MARK))
-  if (marks.length === 0) return watchers
+  if (marks.length === 0) return observers
   const byKey = new Map(rooms.map((room) => [room.key, room]))
   for (const { key, holders, queue } of marks) {
     const bare = key.slice(0, -LEADER_MARK.length)
@@ -64,9 +64,9 @@ export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string
     const isLed = [...holders, ...queue].some(
       ({ limit, owner }) => limit === 1 && leaders.some((leader) => isSameProcess(leader.owner, owner)),
     )
-    if (isLed) watchers.set(bare, queue.length)
+    if (isLed) observers.set(bare, queue.length)
   }
-  return watchers
+  return observers
 }
 
 /** Whether the key is the mark of an election, which is part of the election's row. */

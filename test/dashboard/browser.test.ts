@@ -78,7 +78,7 @@ describe.each(stores)('on $name', ({ open: openStore }) => {
     await page.getByText('1 holding, 1 waiting').waitFor()
     await first.release()
     const second = await waiting
-    await page.locator('.tickets').last().getByText(String(second.fence)).waitFor()
+    await page.getByRole('table', { name: 'Timeline' }).getByText(String(second.fence)).waitFor()
     await page.getByText('released', { exact: true }).waitFor()
     await until('each hold has its bar', async () => (await page.locator('.picture .bar').count()) === 2)
 
@@ -126,9 +126,7 @@ describe('the page', () => {
     await page.keyboard.type('lum')
     await page.getByText('1 key', { exact: true }).waitFor()
     expect([await focused(), await page.locator('#search').inputValue()]).toEqual(['search', 'plum'])
-    await page.keyboard.press('Tab')
-    await page.keyboard.press('Tab')
-    await page.keyboard.press('Tab')
+    await page.keyboard.press('Escape')
     expect(await focused()).toBe('plum')
     const outline = 'getComputedStyle(document.activeElement).outlineStyle'
     expect(await page.evaluate(outline)).toBe('solid')
@@ -182,7 +180,7 @@ describe('the page', () => {
     await leases[0]?.release()
     await page.getByRole('link', { name: 'a', exact: true }).waitFor({ state: 'detached' })
     expect(await focused()).toBe('c')
-    await page.getByLabel('Sort by').selectOption('waiting')
+    await page.getByRole('button', { name: 'Waiting', exact: true }).click()
     await page.getByRole('link', { name: 'd', exact: true }).focus()
     const giveUp = new AbortController()
     const waiting = ['c', 'd', 'd'].map((key) => locks.acquire(key, { signal: giveUp.signal }))
@@ -292,11 +290,11 @@ describe('the page', () => {
     await Promise.all(Array.from({ length: 10_000 }, (_, n) => locks.acquire(`session:${n}`)))
     await using opened = await open(locks)
     const { page } = opened
-    await page.getByText('10,000 keys, page 1 of 100').waitFor()
+    await page.getByText('page 1 of 100', { exact: true }).waitFor()
     expect(await page.locator('tbody tr').count()).toBe(100)
-    expect(await page.evaluate('document.querySelectorAll("*").length')).toBeLessThan(3000)
+    expect(await page.evaluate('document.querySelectorAll("*").length')).toBeLessThan(5000)
     await page.getByRole('button', { name: 'Next' }).click()
-    await page.getByText('10,000 keys, page 2 of 100').waitFor()
+    await page.getByText('page 2 of 100', { exact: true }).waitFor()
     await page.locator('#search').fill('session:7777')
     await page.getByText('1 key', { exact: true }).waitFor()
     expect(await page.locator('td.key').allTextContents()).toEqual(['session:7777'])
@@ -362,7 +360,7 @@ describe('the page', () => {
     await page.getByRole('row', { name: 'mailer' }).waitFor()
     expect(await isTooWide(page)).toBe(false)
     // The rows look like cards, but a screen reader still hears a table.
-    expect(await page.getByRole('columnheader').count()).toBe(8)
+    expect(await page.getByRole('columnheader').count()).toBe(10)
     leave()
     giveUp.abort()
     await Promise.allSettled([leading, waiting])

@@ -1,3 +1,5 @@
+import { readFileSync } from 'node:fs'
+import { createRequire } from 'node:module'
 import { type Browser, type BrowserContextOptions, chromium, type Page, type Request } from 'playwright-core'
 import { ensureBinary } from '../servers/install.ts'
 import { until } from '../servers/until.ts'
@@ -73,3 +75,17 @@ const NETWORK_CHANGED = 'net::ERR_NETWORK_CHANGED'
 export function isTooWide(page: Page): Promise<boolean> {
   return page.evaluate('document.documentElement.scrollWidth > innerWidth')
 }
+
+/**
+ * What axe-core finds wrong with the page as it is, by the rules of WCAG 2.2 AA and the best practices: the rule, and the elements.
+ */
+export async function accessibilityFaults(page: Page): Promise<readonly string[]> {
+  // Evaluated, as the page's policy lets in no foreign script element.
+  await page.evaluate(AXE)
+  const violations = await page.evaluate<{ id: string; nodes: { html: string }[] }[]>(
+    'axe.run(document, { resultTypes: ["violations"] }).then(({ violations }) => violations)',
+  )
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(' ')}`)
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8')

@@ -7,7 +7,7 @@ import { createJobs, type Jobs } from '../../src/jobs/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
-import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
+import { accessibilityFaults, isTooWide, startBrowser, type Visit, visit } from './browser.ts'
 import { ask, serve, type TestServer } from './dashboard-server.ts'
 
 let browser: Browser
@@ -151,7 +151,7 @@ describe('the page of jobs', () => {
     await page.getByText('There is no job of this id (any more).').waitFor()
   })
 
-  test('fits a phone', async () => {
+  test('fits a phone, and axe-core finds no fault', async () => {
     const id = await failOnce(
       'mail-to-a-customer-of-the-north',
       { to: 'x'.repeat(300) },
@@ -161,6 +161,7 @@ describe('the page of jobs', () => {
       await using visited = await opened(place, { allowJobChanges: true }, 320)
       await visited.page.getByText('mail-to-a-customer').first().waitFor()
       expect(await isTooWide(visited.page)).toBe(false)
+      expect(await accessibilityFaults(visited.page), place).toEqual([])
     }
   })
 })

@@ -1,34 +1,33 @@
 import { sparkline, stepwise } from './charts.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { totalsRow } from './keys-view.js'
+import { listBar } from './list-bar.js'
 import { addressOf } from './places.js'
+import { sorting } from './sorting.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { ContentionJson, ViewJson } from '../view-json.ts' */
 
 /** The keys with the longest queues of the last minute, and the course of these queues. */
-export function contentionView() {
+export function contentionView({ place, go }) {
   const statistics = totalsRow()
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
+  const order = sorting({ place, go, columns: COLUMNS, first: 'average' })
+  const query = () => ({ view: 'contention', ...order.query() })
   const grid = table({
     caption: 'Contended keys',
     className: 'contention',
-    columns: [
-      { title: 'Key', name: 'key' },
-      { title: 'Waiting on average', name: 'average' },
-      { title: 'At most', name: 'count', align: 'end' },
-      { title: 'Now', name: 'waiting', align: 'end' },
-      { title: 'Longest', name: 'waits', align: 'end' },
-      { title: 'Hand-overs', name: 'count', align: 'end' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Queue', name: 'trend' },
-    ],
+    columns: COLUMNS,
     rows,
+    sorting: order,
   })
+  const about = element('p', { class: 'about' }, ABOUT)
+  const bar = listBar({ pager: order.node, query })
   return {
-    node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
-    query: () => ({ view: 'contention' }),
+    node: element('div', {}, statistics.node, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & ContentionJson} view */
     update(view) {
       statistics.update(view)
@@ -94,5 +93,15 @@ function contentionRow({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Waiting on average', name: 'average', sort: 'average', isLeastFirst: false },
+  { title: 'At most', name: 'count', align: 'end', sort: 'most' },
+  { title: 'Now', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Longest', name: 'waits', align: 'end', sort: 'longest' },
+  { title: 'Hand-overs', name: 'count', align: 'end', sort: 'handOvers' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'Queue', name: 'trend' },
+]
 const ABOUT =
   'The keys with the longest queues in the last minute. Elections are left out, as their candidates always wait.'

@@ -1,4 +1,4 @@
-import { element } from './elements.js'
+import { drawn, element } from './elements.js'
 
 /** A button that copies a text. `textOf` is asked when it is pressed. */
 export function copyButton(what, textOf, say) {
@@ -11,7 +11,11 @@ export function copyButton(what, textOf, say) {
       title: `Copy ${what}`,
       onclick: () => void copy(textOf(), what, say),
     },
-    '⧉',
+    drawn(
+      'svg',
+      { viewBox: '0 0 16 16', width: 13, height: 13, 'aria-hidden': 'true' },
+      drawn('path', { d: 'M5.5 5.5h8v8h-8zM10.5 3V2.5h-8v8H3' }),
+    ),
   )
 }
 

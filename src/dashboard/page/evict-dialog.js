@@ -24,6 +24,59 @@ export function askToEvict({ key, ticket, count, say }) {
   })
 }
 
+/**
+ * Asks before the holders of some keys are evicted.
+ * @param {{
+ *   asked: readonly { key: string, fence: string | undefined }[],
+ *   say: (text: string) => void,
+ *   onDone: () => void,
+ * }} question
+ */
+export function askToEvictHolders({ asked, say, onDone }) {
+  const held = asked.filter(({ fence }) => fence !== undefined)
+  const names = asked.slice(0, SHOWN_KEYS).map(({ key }) => key)
+  ask({
+    title: `Evict the holders of ${counted(asked.length, 'key')}?`,
+    facts: [['Keys', names.join(', ') + (asked.length > SHOWN_KEYS ? ', …' : '')]],
+    warning: `${EVICTION} Whoever has taken a key since you selected it keeps it.`,
+    reason: REASON,
+    typed: 'evict',
+    action: 'Evict',
+    say,
+    async run(reason, tell) {
+      let [evicted, gone, done] = [0, asked.length - held.length, 0]
+      for (const holders of portionsOf(held)) {
+        const part = await post('api/evict', { holders, reason })
+        evicted += part.evicted
+        gone += part.gone
+        done += holders.length
+        if (part.message !== undefined)
+          throw new Error(`${counted(evicted, 'holder')} evicted. ${part.message}`)
+        tell(`${done} of ${counted(held.length, 'key')} …`)
+      }
+      onDone()
+      const missed = gone === 0 ? '' : ` ${counted(gone, 'key')} had no such holder any more.`
+      return `Evicted: ${counted(evicted, 'holder')}.${missed}`
+    },
+  })
+}
+
+/** A request takes some kilobytes. */
+function portionsOf(holders) {
+  const portions = []
+  let size = LARGEST_PORTION
+  for (const holder of holders) {
+    // Longer than its JSON in UTF-8 can be.
+    size += encodeURIComponent(JSON.stringify(holder)).length
+    if (size <= LARGEST_PORTION) portions.at(-1).push(holder)
+    else {
+      portions.push([holder])
+      size = 0
+    }
+  }
+  return portions
+}
+
 /** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
 function factsOf({ key, ticket, count }) {
   /** @type {[string, string][]} */
@@ -34,6 +87,8 @@ function factsOf({ key, ticket, count }) {
   return facts
 }
 
+const SHOWN_KEYS = 20
+const LARGEST_PORTION = 10_000
 const REASON = 'Reason, which the holder is told'
 const EVICTION =
   'The key goes to whoever is next at once. The holder is told, but it may be in the middle of a write: only a check of its fence stops that.'

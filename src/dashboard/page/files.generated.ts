@@ -19,18 +19,23 @@ export const files: {
   readonly 'jobs-view.js': string
   readonly 'jobs.css': string
   readonly 'key-view.js': string
+  readonly 'keyboard.js': string
   readonly 'keys-view.js': string
   readonly 'leaders-view.js': string
+  readonly 'list-bar.js': string
   readonly 'losses-view.js': string
   readonly 'main.js': string
   readonly 'picture.js': string
   readonly 'places.js': string
   readonly 'processes-view.js': string
+  readonly 'search-field.js': string
   readonly 'selection.js': string
   readonly 'session-view.js': string
+  readonly 'sorting.js': string
   readonly 'tables.css': string
   readonly 'tickets.js': string
   readonly 'time.js': string
+  readonly 'totals.js': string
 } = {
   'charts.css': `.sparkline {
   display: block;
@@ -394,35 +399,34 @@ export async function post(place, body) {
 `,
   'contention-view.js': `import { sparkline, stepwise } from './charts.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { totalsRow } from './keys-view.js'
+import { listBar } from './list-bar.js'
 import { addressOf } from './places.js'
+import { sorting } from './sorting.js'
 import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { ContentionJson, ViewJson } from '../view-json.ts' */
 
 /** The keys with the longest queues of the last minute, and the course of these queues. */
-export function contentionView() {
+export function contentionView({ place, go }) {
   const statistics = totalsRow()
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
+  const order = sorting({ place, go, columns: COLUMNS, first: 'average' })
+  const query = () => ({ view: 'contention', ...order.query() })
   const grid = table({
     caption: 'Contended keys',
     className: 'contention',
-    columns: [
-      { title: 'Key', name: 'key' },
-      { title: 'Waiting on average', name: 'average' },
-      { title: 'At most', name: 'count', align: 'end' },
-      { title: 'Now', name: 'waiting', align: 'end' },
-      { title: 'Longest', name: 'waits', align: 'end' },
-      { title: 'Hand-overs', name: 'count', align: 'end' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Queue', name: 'trend' },
-    ],
+    columns: COLUMNS,
     rows,
+    sorting: order,
   })
+  const about = element('p', { class: 'about' }, ABOUT)
+  const bar = listBar({ pager: order.node, query })
   return {
-    node: element('div', {}, statistics.node, element('p', { class: 'about' }, ABOUT), grid, empty),
-    query: () => ({ view: 'contention' }),
+    node: element('div', {}, statistics.node, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & ContentionJson} view */
     update(view) {
       statistics.update(view)
@@ -488,6 +492,16 @@ function contentionRow({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Waiting on average', name: 'average', sort: 'average', isLeastFirst: false },
+  { title: 'At most', name: 'count', align: 'end', sort: 'most' },
+  { title: 'Now', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Longest', name: 'waits', align: 'end', sort: 'longest' },
+  { title: 'Hand-overs', name: 'count', align: 'end', sort: 'handOvers' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'Queue', name: 'trend' },
+]
 const ABOUT =
   'The keys with the longest queues in the last minute. Elections are left out, as their candidates always wait.'
 `,
@@ -665,7 +679,7 @@ dd {
   overflow-wrap: anywhere;
 }
 
-.bar {
+.list-bar {
   display: flex;
   flex-wrap: wrap;
   align-items: center;
@@ -675,8 +689,103 @@ dd {
   margin-bottom: 8px;
 }
 
-.bar .pager {
+.list-bar .pager {
   margin-top: 0;
+}
+
+/* Both stay on the screen while a list is scrolled: first the pages, then the head of the table. */
+@media (min-width: 1041px) {
+  .list-bar {
+    position: sticky;
+    top: 0;
+    z-index: 2;
+    flex-wrap: nowrap;
+    height: 50px;
+    margin-bottom: 0;
+    background: var(--back);
+  }
+
+  .list-bar + table thead th {
+    top: 50px;
+  }
+}
+
+.pager .page {
+  min-width: 8em;
+  text-align: center;
+}
+
+@media (max-width: 720px) {
+  .pager {
+    flex-wrap: wrap;
+    gap: 8px;
+  }
+}
+
+button.copy svg {
+  fill: none;
+  stroke: currentColor;
+  vertical-align: -1px;
+}
+
+.pager .matching {
+  white-space: nowrap;
+}
+
+.files {
+  margin-inline-start: auto;
+  color: var(--quiet);
+  white-space: nowrap;
+}
+
+.sorting {
+  display: flex;
+  gap: 6px;
+}
+
+/* There the titles of the columns sort. */
+@media (min-width: 721px) {
+  .sorting {
+    display: none;
+  }
+}
+
+.named {
+  display: flex;
+  align-items: center;
+  gap: 4px;
+  min-width: 0;
+}
+
+.help dl {
+  gap: 6px;
+}
+
+.help dt {
+  flex-basis: 110px;
+}
+
+.help dd {
+  font-family: inherit;
+  font-size: inherit;
+}
+
+kbd {
+  padding: 1px 6px;
+  border: 1px solid var(--line);
+  border-radius: 4px;
+  font-family: var(--mono);
+  font-size: 12px;
+  color: var(--text);
+}
+
+#keys {
+  min-height: 22px;
+  width: 22px;
+  padding: 0;
+  border-radius: 50%;
+  font-size: 12px;
+  color: var(--quiet);
 }
 
 .changes {
@@ -718,7 +827,7 @@ code {
   font-family: var(--mono);
 }
 `,
-  'copy.js': `import { element } from './elements.js'
+  'copy.js': `import { drawn, element } from './elements.js'
 
 /** A button that copies a text. \`textOf\` is asked when it is pressed. */
 export function copyButton(what, textOf, say) {
@@ -731,7 +840,11 @@ export function copyButton(what, textOf, say) {
       title: \`Copy \${what}\`,
       onclick: () => void copy(textOf(), what, say),
     },
-    '⧉',
+    drawn(
+      'svg',
+      { viewBox: '0 0 16 16', width: 13, height: 13, 'aria-hidden': 'true' },
+      drawn('path', { d: 'M5.5 5.5h8v8h-8zM10.5 3V2.5h-8v8H3' }),
+    ),
   )
 }
 
@@ -1257,6 +1370,59 @@ export function askToEvict({ key, ticket, count, say }) {
   })
 }
 
+/**
+ * Asks before the holders of some keys are evicted.
+ * @param {{
+ *   asked: readonly { key: string, fence: string | undefined }[],
+ *   say: (text: string) => void,
+ *   onDone: () => void,
+ * }} question
+ */
+export function askToEvictHolders({ asked, say, onDone }) {
+  const held = asked.filter(({ fence }) => fence !== undefined)
+  const names = asked.slice(0, SHOWN_KEYS).map(({ key }) => key)
+  ask({
+    title: \`Evict the holders of \${counted(asked.length, 'key')}?\`,
+    facts: [['Keys', names.join(', ') + (asked.length > SHOWN_KEYS ? ', …' : '')]],
+    warning: \`\${EVICTION} Whoever has taken a key since you selected it keeps it.\`,
+    reason: REASON,
+    typed: 'evict',
+    action: 'Evict',
+    say,
+    async run(reason, tell) {
+      let [evicted, gone, done] = [0, asked.length - held.length, 0]
+      for (const holders of portionsOf(held)) {
+        const part = await post('api/evict', { holders, reason })
+        evicted += part.evicted
+        gone += part.gone
+        done += holders.length
+        if (part.message !== undefined)
+          throw new Error(\`\${counted(evicted, 'holder')} evicted. \${part.message}\`)
+        tell(\`\${done} of \${counted(held.length, 'key')} …\`)
+      }
+      onDone()
+      const missed = gone === 0 ? '' : \` \${counted(gone, 'key')} had no such holder any more.\`
+      return \`Evicted: \${counted(evicted, 'holder')}.\${missed}\`
+    },
+  })
+}
+
+/** A request takes some kilobytes. */
+function portionsOf(holders) {
+  const portions = []
+  let size = LARGEST_PORTION
+  for (const holder of holders) {
+    // Longer than its JSON in UTF-8 can be.
+    size += encodeURIComponent(JSON.stringify(holder)).length
+    if (size <= LARGEST_PORTION) portions.at(-1).push(holder)
+    else {
+      portions.push([holder])
+      size = 0
+    }
+  }
+  return portions
+}
+
 /** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
 function factsOf({ key, ticket, count }) {
   /** @type {[string, string][]} */
@@ -1267,6 +1433,8 @@ function factsOf({ key, ticket, count }) {
   return facts
 }
 
+const SHOWN_KEYS = 20
+const LARGEST_PORTION = 10_000
 const REASON = 'Reason, which the holder is told'
 const EVICTION =
   'The key goes to whoever is next at once. The holder is told, but it may be in the middle of a write: only a check of its fence stops that.'
@@ -1300,6 +1468,7 @@ const EVICTION =
         <img src="icon.svg" alt="" width="24" height="24" />
         <h1 id="title">Locks</h1>
         <span id="pill" class="pill" data-state="opening">connecting</span>
+        <button type="button" id="keys" aria-keyshortcuts="?" aria-label="Keys of the keyboard" title="Keys of the keyboard">?</button>
         <small id="zone" title="The zone of all times of day on this page"></small>
       </div>
       <nav aria-label="Views">
@@ -1852,6 +2021,7 @@ function attemptNode({ attempt, worker, startedAt, endedAt, error }, say) {
 import { askToChange, changeBar } from './job-changes.js'
 import { filterOf, isFiltered, jobFilters } from './job-filters.js'
 import { jobCounts, jobSteps } from './job-numbers.js'
+import { listBar, pageButton } from './list-bar.js'
 import { addressOf } from './places.js'
 import { selection } from './selection.js'
 import { cell, table, tableBody } from './tickets.js'
@@ -1880,6 +2050,12 @@ export function jobsView({ place, go, say }) {
     },
   })
   const pager = cursorPager(place, go)
+  const query = () => ({
+    view: 'jobs',
+    ...filterOf(place),
+    span: place.span ?? '1h',
+    after: cursorsIn(place).at(-1) ?? '',
+  })
   const rows = tableBody()
   const problem = element('p', { class: 'problem', role: 'status' })
   const empty = element('p', { class: 'empty' })
@@ -1905,17 +2081,12 @@ export function jobsView({ place, go, say }) {
     counts.node,
     steps.node,
     filters.node,
-    element('div', { class: 'bar' }, pager.node, bar.node),
+    listBar({ pager: pager.node, actions: [bar.node], query }),
     grid,
   )
   return {
     node: element('div', {}, problem, content, empty),
-    query: () => ({
-      view: 'jobs',
-      ...filterOf(place),
-      span: place.span ?? '1h',
-      after: cursorsIn(place).at(-1) ?? '',
-    }),
+    query,
     /** @param {ViewJson & JobsJson} view */
     update({ site, jobs = [], next, message, ...numbers }) {
       content.hidden = !site.hasJobs
@@ -1961,8 +2132,8 @@ function cursorPager(place, go) {
   let next = null
   const button = (title, onclick) => element('button', { type: 'button', onclick }, title)
   const newest = button('Newest', () => go({ after: '' }))
-  const back = button('Previous', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
-  const forth = button('Next', () => go({ after: [...cursorsIn(place), next].join(',') }))
+  const back = pageButton('Previous', '[', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
+  const forth = pageButton('Next', ']', () => go({ after: [...cursorsIn(place), next].join(',') }))
   const text = element('span', { class: 'page' })
   return {
     node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, newest, back, text, forth),
@@ -2141,7 +2312,8 @@ td.select {
   padding-inline-end: 0;
 }
 `,
-  'key-view.js': `import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
+  'key-view.js': `import { copyButton } from './copy.js'
+import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
 import { reachOf, whyEnded } from './losses-view.js'
 import { handOverPicture, unseenIn } from './picture.js'
@@ -2164,6 +2336,7 @@ export function keyView({ place, say }) {
   const evictAll = element('button', {
     type: 'button',
     class: 'danger',
+    'aria-keyshortcuts': 'x',
     onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
   })
   evictAll.append('Evict everybody…')
@@ -2180,6 +2353,14 @@ export function keyView({ place, say }) {
     picture.node,
     reach,
   )
+  const allHolds = element('button', {
+    type: 'button',
+    onclick: () => {
+      hasAllHolds = true
+      update(shown)
+    },
+  })
+  let hasAllHolds = false
   // A long queue would push all else off the screen.
   const folded = element('details', { open: true }, element('summary'), queueTable.node)
   let hasQueue = false
@@ -2187,12 +2368,23 @@ export function keyView({ place, say }) {
     'div',
     {},
     element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'keys' }) }, '← All keys')),
-    element('div', { class: 'heading' }, strange('h2', { class: 'strange' }, key), evictAll),
+    element(
+      'div',
+      { class: 'heading' },
+      element(
+        'div',
+        { class: 'named' },
+        strange('h2', { class: 'strange' }, key),
+        copyButton('key', () => key, say),
+      ),
+      evictAll,
+    ),
     state,
     holderTable.node,
     history,
-    folded,
     holdTable.node,
+    allHolds,
+    folded,
   )
 
   /** @param {ViewJson & KeyJson} view */
@@ -2207,9 +2399,22 @@ export function keyView({ place, say }) {
       canEvict: site.allowEvict,
       evict: () => askToEvict({ key, say, ticket: each }),
     })
-    reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
-    reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(holds, timeline(view), ({ id }) => id, timelineRow)
+    reconcile(
+      holders,
+      view.holders.map(ticket),
+      ({ id }) => id,
+      (holder) => holderRow(holder, say),
+    )
+    reconcile(
+      queue,
+      view.queue.map(ticket),
+      ({ id }) => id,
+      (waiter) => waiterRow(waiter, say),
+    )
+    const past = timeline(view)
+    reconcile(holds, hasAllHolds ? past : past.slice(0, FIRST_HOLDS), ({ id }) => id, timelineRow)
+    allHolds.hidden = hasAllHolds || past.length <= FIRST_HOLDS
+    setText(allHolds, \`All \${past.length} of the timeline\`)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
     holdTable.update(view.holds.length, view.holds.length)
@@ -2245,12 +2450,12 @@ function timeline({ holds, watched }) {
 }
 
 /** @param {KeyJson} view */
-function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
+function stateOf({ holding, waiting, closedMs, isElection, observers }) {
   const parts = [
     holding > 0 && \`\${holding.toLocaleString('en')} holding\`,
     closedMs > 0 && \`closed by a lock-delay for \${age(closedMs)}\`,
     waiting > 0 && \`\${waiting.toLocaleString('en')} waiting\`,
-    isElection && \`an election, \${counted(watchers, 'watcher')}\`,
+    isElection && \`an election, \${counted(observers, 'observer')}\`,
   ].filter(Boolean)
   return parts.length === 0 ? 'free' : parts.join(', ')
 }
@@ -2274,18 +2479,31 @@ function section(title, rows, columns) {
   }
 }
 
-function holderRow() {
+/** @param {HolderJson} holder */
+function holderRow({ id: ticketId, fence: number }, say) {
   const owner = ownerNode()
-  const [mode, held, left, fence, id] = cells(['mode', 'held', 'left', 'fence', 'id'])
+  const [mode, held, left] = cells(['mode', 'held', 'left'])
+  const fence = copiedCell('fence', () => number, say)
+  const id = copiedCell('id', () => ticketId, say)
   const { button, node: evict } = evictCell()
   return {
-    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, held, left, fence, id, evict),
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('holder', {}, owner.node),
+      mode,
+      held,
+      left,
+      fence.node,
+      id.node,
+      evict,
+    ),
     /** @param {HolderJson & Shown} holder */
     update(holder) {
       owner.update(holder.owner)
       setText(mode, holder.mode)
-      setText(fence, holder.fence)
-      setStrange(id, holder.id)
+      setText(fence.text, holder.fence)
+      setStrange(id.text, holder.id)
       showSince(held, holder.at - holder.heldMs)
       showLeft(left, holder, holder.at)
       button(holder)
@@ -2293,17 +2511,19 @@ function holderRow() {
   }
 }
 
-function waiterRow() {
+/** @param {WaiterJson} waiter */
+function waiterRow({ id: ticketId }, say) {
   const owner = ownerNode()
-  const [mode, waits, id] = cells(['mode', 'waits', 'id'])
+  const [mode, waits] = cells(['mode', 'waits'])
+  const id = copiedCell('id', () => ticketId, say)
   const { button, node: evict } = evictCell()
   return {
-    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id, evict),
+    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id.node, evict),
     /** @param {WaiterJson & Shown} waiter */
     update(waiter) {
       owner.update(waiter.owner)
       setText(mode, waiter.mode)
-      setStrange(id, waiter.id)
+      setStrange(id.text, waiter.id)
       showSince(waits, waiter.at - waiter.waitedMs)
       button(waiter)
     },
@@ -2343,8 +2563,18 @@ function holdRow() {
 
 function cells(names) {
   return names.map((name) =>
-    cell(name, { 'data-title': name, 'data-align': ENDS.has(name) ? 'end' : undefined }),
+    cell(name, { 'data-title': TITLES[name] ?? name, 'data-align': ENDS.has(name) ? 'end' : undefined }),
   )
+}
+
+/** A cell with a button that copies its text. */
+function copiedCell(name, textOf, say) {
+  const text = element('span')
+  const align = ENDS.has(name) ? 'end' : undefined
+  return {
+    text,
+    node: cell(name, { 'data-title': name, 'data-align': align }, text, copyButton(name, textOf, say)),
+  }
 }
 
 function evictCell() {
@@ -2381,78 +2611,278 @@ const RANGES = [
 ]
 /** Queues of so many are open at first. */
 const UNFOLDED = 10
+/** So many holds are shown at first. */
+const FIRST_HOLDS = 10
+/** Beside a value on a phone, if it differs from the name of the cell. */
+const TITLES = { waits: 'waited', lasted: 'held for' }
 const ENDS = new Set(['held', 'left', 'fence', 'waits', 'lasted'])
 const HOLDER_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Holder', name: 'holder' },
   { title: 'Mode', name: 'mode' },
   { title: 'Held', name: 'held', align: 'end' },
   { title: 'Left', name: 'left', align: 'end' },
   { title: 'Fence', name: 'fence', align: 'end' },
   { title: 'Id', name: 'id' },
-  { title: '', name: 'actions' },
+  { title: 'Actions', name: 'actions', isUnseen: true },
 ]
 const QUEUE_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Waiter', name: 'holder' },
   { title: 'Mode', name: 'mode' },
-  { title: 'Waits', name: 'waits', align: 'end' },
+  { title: 'Waited', name: 'waits', align: 'end' },
   { title: 'Id', name: 'id' },
-  { title: '', name: 'actions' },
+  { title: 'Actions', name: 'actions', isUnseen: true },
 ]
 const HOLD_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Holder', name: 'holder' },
   { title: 'Began', name: 'began' },
-  { title: 'Lasted', name: 'lasted', align: 'end' },
+  { title: 'Held for', name: 'lasted', align: 'end' },
   { title: 'End', name: 'end' },
   { title: 'Fence', name: 'fence', align: 'end' },
 ]
 `,
-  'keys-view.js': `import { sparkline, statistic, stepwise } from './charts.js'
-import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { addressOf } from './places.js'
-import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
-import { clockTime, showNoTime, showSince } from './time.js'
-/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
+  'keyboard.js': `import { element } from './elements.js'
 
-/** All keys that are held or waited for, one page at a time. The server filters and sorts. */
-export function keysView({ place, go }) {
+/**
+ * The keys of the page, as in \`holdfast top\` where both have them. A control that has a key of its own says so itself, by
+ * \`aria-keyshortcuts\`.
+ * @param {{ view: () => { order?: { move: (step: number) => void, reverse: () => void } } }} options
+ */
+export function listenToKeys({ view }) {
+  addEventListener('keydown', (event) => {
+    const { target, key } = event
+    if (event.ctrlKey || event.metaKey || event.altKey) return
+    const isTyping =
+      target instanceof Element && target.closest('input:not([type="checkbox"]), select, textarea, dialog')
+    if (isTyping) {
+      if (key === 'Escape' && isTyping.id === 'search') moveTo(rowLinks()[0])
+      return
+    }
+    const act = ACTIONS[key]
+    const isDone = act === undefined ? press(key) : act(view())
+    if (isDone) event.preventDefault()
+  })
+}
+
+/** Each returns whether there was something to do. */
+const ACTIONS = {
+  '?': showHelp,
+  h: showHelp,
+  j: () => step(1),
+  k: () => step(-1),
+  ArrowDown: () => step(1),
+  ArrowUp: () => step(-1),
+  g: () => moveTo(rowLinks()[0]),
+  G: () => moveTo(rowLinks().at(-1)),
+  ' ': () => ofRow('.select input'),
+  c: () => ofRow('button.copy') || ofPage('main button.copy'),
+  '<': ({ order }) => ordered(order, () => order.move(-1)),
+  '>': ({ order }) => ordered(order, () => order.move(1)),
+  r: ({ order }) => ordered(order, () => order.reverse()),
+  Escape: () => ofPage('.crumb a'),
+  ...Object.fromEntries(
+    Array.from({ length: 9 }, (_, at) => [
+      String(at + 1),
+      () => press(visible([...document.querySelectorAll('nav[aria-label="Views"] a')])[at]),
+    ]),
+  ),
+}
+
+/** Presses a control, or the one that has this key. A field gets the focus. */
+function press(what) {
+  const control =
+    typeof what === 'string'
+      ? visible([...document.querySelectorAll('[aria-keyshortcuts]')]).find(
+          (each) => each.getAttribute('aria-keyshortcuts') === what && !each.disabled,
+        )
+      : what
+  if (control === undefined) return false
+  if (control.matches('input:not([type="checkbox"]), select')) control.focus()
+  else control.click()
+  return true
+}
+
+/** The first control of each row: it opens the row. */
+function rowLinks() {
+  return visible(
+    [...document.querySelectorAll('main tbody tr')].flatMap(
+      (row) => row.querySelector('a, button.group') ?? [],
+    ),
+  )
+}
+
+function step(by) {
+  const links = rowLinks()
+  const row = document.activeElement?.closest('tbody tr')
+  const at = links.findIndex((link) => link.closest('tr') === row)
+  return moveTo(at === -1 ? links[0] : links[Math.max(0, Math.min(at + by, links.length - 1))])
+}
+
+function moveTo(link) {
+  link?.focus()
+  link?.closest('tr').scrollIntoView({ block: 'nearest' })
+  return link !== undefined
+}
+
+/** Presses what the marked row has of this kind. A link or button that has the focus keeps its own Space. */
+function ofRow(selector) {
+  const row = document.activeElement?.closest('tbody tr')
+  return press(visible([...(row?.querySelectorAll(selector) ?? [])])[0])
+}
+
+function ofPage(selector) {
+  return press(visible([...document.querySelectorAll(selector)])[0])
+}
+
+function ordered(order, act) {
+  if (order !== undefined) act()
+  return order !== undefined
+}
+
+/** @param {any[]} nodes */
+function visible(nodes) {
+  return nodes.filter((node) => node.getClientRects().length > 0)
+}
+
+/** Lists the keys. */
+export function showHelp() {
+  const close = element('button', { type: 'submit' }, 'Close')
+  const keys = KEYS.map(([names, text]) => {
+    const shown = names.split(' ').flatMap((name) => [element('kbd', {}, name), ' '])
+    return element('div', {}, element('dt', {}, ...shown), element('dd', {}, text))
+  })
+  const dialog = element(
+    'dialog',
+    { class: 'help', 'aria-labelledby': 'help-title', onclose: () => dialog.remove() },
+    element(
+      'form',
+      { method: 'dialog' },
+      element('h2', { id: 'help-title' }, 'Keys'),
+      element('dl', {}, ...keys),
+      element('div', { class: 'buttons' }, close),
+    ),
+  )
+  document.body.append(dialog)
+  dialog.showModal()
+  close.focus()
+  return true
+}
+
+/** @type {readonly [keys: string, text: string][]} */
+const KEYS = [
+  ['1 2 3 …', 'the views, from left to right'],
+  ['/', 'filter; Esc leads to the rows'],
+  ['j k ↓ ↑', 'mark the next row, or the one before'],
+  ['g G', 'mark the first row, or the last'],
+  ['Enter', 'open the marked row'],
+  ['Esc', 'back to the list'],
+  ['[ ]', 'the page before, and the next'],
+  ['< >', 'sort by the column to the left or right'],
+  ['r', 'the other way round'],
+  ['t', 'list or tree'],
+  ['Space', 'select the marked row'],
+  ['x', 'evict: the selected keys, or on the page of a key everybody'],
+  ['c', 'copy the marked key, or that of the page'],
+  ['E', 'export the whole list as CSV'],
+  ['?', 'this help'],
+]
+`,
+  'keys-view.js': `import { sparkline, stepwise } from './charts.js'
+import { copyButton } from './copy.js'
+import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { askToEvictHolders } from './evict-dialog.js'
+import { listBar, pagerOf } from './list-bar.js'
+import { addressOf, openGroupsIn } from './places.js'
+import { searchField } from './search-field.js'
+import { selection } from './selection.js'
+import { sorting } from './sorting.js'
+import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import { showNoTime, showSince } from './time.js'
+import { LEAST_PLACES, totalsRow } from './totals.js'
+/** @import { GroupRowJson, KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
+
+/** All keys that are held or waited for, one page at a time, as a list or a tree. The server filters, sorts and groups. */
+export function keysView({ place, go, say }) {
   const statistics = totalsRow()
-  const tools = toolbar(place, go)
+  const order = sorting({ place, go, columns: COLUMNS, first: 'key' })
+  /** The fence of each key when it was ticked: whoever takes the key later is not evicted. */
+  const fences = new Map()
+  const chosen = selection({ one: 'key', onChange: () => showScope() })
+  const scope = element('span', { class: 'scope', role: 'status' })
+  const evict = element(
+    'button',
+    {
+      type: 'button',
+      class: 'danger',
+      'aria-keyshortcuts': 'x',
+      onclick: () => askToEvictHolders({ asked: askedNow(), say, onDone: () => chosen.clear() }),
+    },
+    'Evict…',
+  )
+  const changes = element('div', { class: 'changes', hidden: true }, scope, evict)
+  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
+  const query = () => ({
+    view: 'keys',
+    search: place.search ?? '',
+    show: place.show ?? 'all',
+    as: place.as ?? 'list',
+    open: place.open ?? '',
+    ...order.query(),
+    page: place.page ?? 0,
+  })
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Keys',
-    className: 'keys',
-    columns: [
-      { title: 'Key', name: 'key' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Mode', name: 'mode' },
-      { title: 'Held', name: 'held', align: 'end' },
-      { title: 'Left', name: 'left', align: 'end' },
-      { title: 'Fence', name: 'fence', align: 'end' },
-      { title: 'Waiting', name: 'waiting', align: 'end' },
-      { title: 'Queue', name: 'trend' },
-    ],
-    rows,
-  })
+  const columns = [{ title: chosen.all, name: 'select' }, ...COLUMNS]
+  const grid = table({ caption: 'Keys', className: 'keys', columns, rows, sorting: order })
+  const askedNow = () => chosen.keys.map((key) => ({ key, fence: fences.get(key) }))
+  const turn = (group) => {
+    const open = openGroupsIn(place)
+    const others = open.filter((each) => !each.startsWith(group))
+    go({ open: JSON.stringify(open.includes(group) ? others : [...open, group]) })
+  }
+
+  function showScope() {
+    const { length } = chosen.keys
+    setText(scope, length === 0 ? 'Select keys to evict their holders' : \`\${counted(length, 'key')} selected\`)
+    evict.disabled = length === 0
+  }
+
   return {
-    node: element('div', {}, statistics.node, tools, grid, empty, pager.node),
-    query: () => ({
-      view: 'keys',
-      search: place.search ?? '',
-      show: place.show ?? 'all',
-      sort: place.sort ?? 'key',
-      page: place.page ?? 0,
-    }),
+    node: element(
+      'div',
+      {},
+      statistics.node,
+      toolbar(place, go, order.node),
+      listBar({ pager: pager.node, actions: [changes], query }),
+      grid,
+      empty,
+    ),
+    query,
+    order,
     /** @param {ViewJson & KeysJson} view */
     update(view) {
       statistics.update(view)
       const fromAt = Math.min(view.totals[0]?.at ?? view.now, view.now - LEAST_PLACES * 1000)
+      const keys = view.rows.filter((row) => row.tag === 'key')
+      const ticked = new Set(chosen.keys)
+      for (const { key, lastFence } of keys) if (!ticked.has(key)) fences.set(key, lastFence)
       reconcile(
         rows,
-        view.rows.map((row) => ({ ...row, at: view.at, now: view.now, fromAt })),
-        ({ key }) => key,
-        keyRow,
+        view.rows.map((row) => ({
+          ...row,
+          at: view.at,
+          now: view.now,
+          fromAt,
+          canEvict: view.site.allowEvict,
+        })),
+        ({ tag, key }) => \`\${tag} \${key}\`,
+        (row) => (row.tag === 'group' ? groupRow(row, turn) : keyRow(row, { chosen, say })),
+      )
+      changes.hidden = !view.site.allowEvict
+      showScope()
+      chosen.show(
+        grid,
+        keys.map(({ key }) => key),
+        view.site.allowEvict,
       )
       grid.hidden = view.rows.length === 0
       setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
@@ -2467,115 +2897,59 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
-/** The sums over all keys. Each leads to the list of what it counts. */
-export function totalsRow() {
-  const keys = statistic('keys', { href: addressOf({ view: 'keys' }) })
-  const waiting = statistic('waiting', {
-    href: addressOf({ view: 'keys', show: 'contended', sort: 'waiting' }),
-  })
-  const begun = statistic('hand-overs / min', { href: addressOf({ view: 'contention' }) })
-  const expired = statistic('expired', {
-    href: addressOf({ view: 'losses', show: 'expired' }),
-    tone: 'warn',
-  })
-  return {
-    node: element(
-      'section',
-      { class: 'totals', 'aria-label': 'Sums over all keys' },
-      keys.node,
-      waiting.node,
-      begun.node,
-      expired.node,
-    ),
-    /** @param {ViewJson} view */
-    update({ totals, isCut, history }) {
-      const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
-      const places = Math.max(LEAST_PLACES, totals.length)
-      const show = (of, text, name) =>
-        of.update(
-          text,
-          totals.map((each) => each[name]),
-          places,
-        )
-      show(keys, \`\${last.keys.toLocaleString('en')}\${isCut ? '+' : ''}\`, 'keys')
-      show(waiting, last.waiting.toLocaleString('en'), 'waiting')
-      show(begun, perMinute(totals), 'begun')
-      show(expired, history.expired.toLocaleString('en'), 'expired')
-      expired.name(history.fromAt === undefined ? 'expired' : \`expired since \${clockTime(history.fromAt)}\`)
-      setAttribute(expired.node, 'data-some', history.expired > 0 ? 'true' : undefined)
-    },
-  }
-}
-
-function perMinute(totals) {
-  const last = totals.at(-1)
-  const recent = totals.filter(({ at }) => at > last.at - 60_000)
-  const [first] = recent
-  const spanMs = last === undefined ? 0 : last.at - first.at
-  if (spanMs < 3000) return '–'
-  const sum = recent.slice(1).reduce((all, { begun }) => all + begun, 0)
-  return Math.round((sum / spanMs) * 60_000).toLocaleString('en')
-}
-
-/** Asks as the user types. \`/\` leads to it. */
-export function searchField(place, go, title = 'Filter by key or owner') {
-  let typing
-  const search = element('input', {
-    type: 'search',
-    id: 'search',
-    placeholder: title,
-    'aria-label': title,
-    autocomplete: 'off',
-    spellcheck: 'false',
-    oninput: () => {
-      clearTimeout(typing)
-      typing = setTimeout(() => go({ search: search.value, page: 0 }), 150)
-    },
-  })
-  search.value = place.search ?? ''
-  return search
-}
-
-function toolbar(place, go) {
-  const filter = choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 }))
-  const sort = choice('Sort by', place.sort ?? 'key', SORTS, (by) => go({ sort: by, page: 0 }))
+function toolbar(place, go, sort) {
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
     searchField(place, go),
-    filter,
+    choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 })),
+    choice('As', place.as ?? 'list', SHAPES, (as) => go({ as, page: 0 }), 't'),
     sort,
   )
 }
 
-function keyRow({ key }) {
+/** @param {KeyRowJson} row */
+function keyRow({ key }, { chosen, say }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const badge = element('span', { class: 'badge' })
   const owner = ownerNode()
   const more = element('span', { class: 'more' })
   const cells = {
-    key: cell('key', {}, link, badge),
+    key: cell(
+      'key',
+      {},
+      link,
+      badge,
+      copyButton('key', () => key, say),
+    ),
     holder: cell('holder', {}, owner.node, more),
     mode: cell('mode', { 'data-title': 'mode' }),
     held: cell('held', { 'data-title': 'held', 'data-align': 'end' }),
     left: cell('left', { 'data-title': 'left', 'data-align': 'end' }),
     fence: cell('fence', { 'data-title': 'fence', 'data-align': 'end' }),
     waiting: cell('waiting', { 'data-title': 'waiting', 'data-align': 'end' }),
+    longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
   }
   const trend = sparkline()
   setStrange(link, key)
   return {
-    node: element('tr', { role: 'row' }, ...Object.values(cells), cell('trend', {}, trend.node)),
-    /** @param {RowJson & ElectionJson & { at: number, now: number, fromAt: number }} row */
+    node: element(
+      'tr',
+      { role: 'row' },
+      chosen.cellOf(key, key),
+      ...Object.values(cells),
+      cell('trend', {}, trend.node),
+    ),
+    /** @param {KeyRowJson & { at: number, now: number, fromAt: number }} row */
     update(row) {
       const [holder] = row.holders
+      setAttribute(cells.key, 'data-depth', row.depth || undefined)
       setText(badge, row.isElection ? 'election' : '')
       setText(more, row.holding > 1 ? \`and \${(row.holding - 1).toLocaleString('en')} more\` : '')
       owner.update(holder?.owner ?? { text: row.closedMs > 0 ? 'closed by a lock-delay' : 'nobody' })
       setText(cells.mode, holder?.mode ?? '–')
       setText(cells.fence, holder?.fence ?? '–')
-      showCount(cells.waiting, row.waiting)
-      setAttribute(cells.waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+      showWaiting(cells, row)
       if (holder === undefined) for (const name of ['held', 'left']) showNoTime(cells[name])
       else {
         showSince(cells.held, row.at - holder.heldMs)
@@ -2587,23 +2961,45 @@ function keyRow({ key }) {
   }
 }
 
-/** @param {{ one: string, many?: string }} what */
-export function pagerOf({ one, many }, onPage) {
-  let shown = { page: 0, pages: 1 }
-  const text = element('span')
-  const back = element('button', { type: 'button', onclick: () => onPage(shown.page - 1) }, 'Previous')
-  const forth = element('button', { type: 'button', onclick: () => onPage(shown.page + 1) }, 'Next')
+/** Keys that begin alike. A click lists them below. */
+function groupRow({ key }, turn) {
+  const name = element('bdi')
+  const button = element('button', { type: 'button', class: 'group', onclick: () => turn(key) }, name)
+  const about = element('span')
+  const late = element('small', { class: 'late' })
+  const cells = {
+    waiting: cell('waiting', { 'data-title': 'waiting', 'data-align': 'end' }),
+    longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
+  }
+  setStrange(name, key)
+  const keys = cell('key', {}, button)
   return {
-    node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, back, text, forth),
-    update({ page, pages, matching }) {
-      shown = { page, pages }
-      back.disabled = page === 0
-      forth.disabled = page >= pages - 1
-      back.hidden = forth.hidden = pages === 1
-      const where = pages === 1 ? '' : \`, page \${page + 1} of \${pages}\`
-      setText(text, \`\${counted(matching, one, many)}\${where}\`)
+    node: element(
+      'tr',
+      { role: 'row', class: 'group' },
+      cell('select'),
+      keys,
+      cell('holder', { colspan: 5 }, about, ' ', late),
+      cells.waiting,
+      cells.longest,
+      cell('trend'),
+    ),
+    /** @param {GroupRowJson & { at: number }} row */
+    update(row) {
+      setAttribute(keys, 'data-depth', row.depth || undefined)
+      setAttribute(button, 'aria-expanded', row.isOpen)
+      setText(about, counted(row.keys, 'key'))
+      setText(late, row.late === 0 ? '' : \`\${row.late.toLocaleString('en')} not renewing\`)
+      showWaiting(cells, row)
     },
   }
+}
+
+function showWaiting({ waiting, longest }, row) {
+  showCount(waiting, row.waiting)
+  setAttribute(waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+  if (row.waiting > 0) showSince(longest, row.at - row.longestWaitMs)
+  else showNoTime(longest)
 }
 
 const FILTERS = [
@@ -2611,47 +3007,43 @@ const FILTERS = [
   ['contended', 'contended'],
   ['elections', 'elections'],
 ]
-const SORTS = [
-  ['key', 'key'],
-  ['waiting', 'most waiting'],
-  ['wait', 'longest wait'],
-  ['held', 'longest held'],
-  ['left', 'least time left'],
-  ['holding', 'most holders'],
+const SHAPES = [
+  ['list', 'list'],
+  ['tree', 'tree'],
 ]
-/** A line fills its whole width after so many looks. */
-const LEAST_PLACES = 20
+const COLUMNS = [
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'Mode', name: 'mode', sort: 'mode' },
+  { title: 'Held', name: 'held', align: 'end', sort: 'held' },
+  { title: 'Left', name: 'left', align: 'end', sort: 'left', isLeastFirst: true },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+  { title: 'Waiting', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Longest', name: 'waits', align: 'end', sort: 'longest' },
+  { title: 'Queue', name: 'trend' },
+]
 `,
   'leaders-view.js': `import { element, reconcile, setStrange, setText } from './elements.js'
-import { pagerOf } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { sorting } from './sorting.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
-/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
+/** @import { KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
 
-/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
+/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and observers. */
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'election' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Leaders',
-    className: 'leaders',
-    columns: [
-      { title: 'Election', name: 'key' },
-      { title: 'Leader', name: 'holder' },
-      { title: 'Says', name: 'value' },
-      { title: 'Leads for', name: 'held', align: 'end' },
-      { title: 'Left', name: 'left', align: 'end' },
-      { title: 'Term (fence)', name: 'fence', align: 'end' },
-      { title: 'Candidates', name: 'waiting', align: 'end' },
-      { title: 'Watchers', name: 'watchers', align: 'end' },
-    ],
-    rows,
-  })
+  const order = sorting({ place, go, columns: COLUMNS, first: 'key' })
+  const query = () => ({ view: 'keys', show: 'elections', ...order.query(), page: place.page ?? 0 })
+  const grid = table({ caption: 'Leaders', className: 'leaders', columns: COLUMNS, rows, sorting: order })
+  const bar = listBar({ pager: pager.node, actions: [order.node], query })
   return {
-    node: element('div', {}, grid, empty, pager.node),
-    query: () => ({ view: 'keys', show: 'elections', page: place.page ?? 0 }),
+    node: element('div', {}, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & KeysJson} view */
     update(view) {
       reconcile(
@@ -2671,11 +3063,11 @@ function leaderRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const owner = ownerNode()
   const value = cell('value')
-  const held = cell('held', { 'data-title': 'leads for', 'data-align': 'end' })
+  const held = cell('held', { 'data-title': 'held', 'data-align': 'end' })
   const left = cell('left', { 'data-title': 'left', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   const waiting = cell('waiting', { 'data-title': 'candidates', 'data-align': 'end' })
-  const watchers = cell('watchers', { 'data-title': 'watchers', 'data-align': 'end' })
+  const observers = cell('observers', { 'data-title': 'observers', 'data-align': 'end' })
   setStrange(link, key)
   const node = element(
     'tr',
@@ -2687,18 +3079,18 @@ function leaderRow({ key }) {
     left,
     fence,
     waiting,
-    watchers,
+    observers,
   )
   return {
     node,
-    /** @param {RowJson & ElectionJson & { at: number }} row */
+    /** @param {KeyRowJson & { at: number }} row */
     update(row) {
       const holder = row.holders.find(({ state }) => state === 'held') ?? row.holders[0]
       owner.update(holder?.owner ?? { text: 'nobody' })
       setStrange(value, holder?.value ?? '')
       setText(fence, holder?.fence ?? '–')
       showCount(waiting, row.waiting)
-      showCount(watchers, row.watchers)
+      showCount(observers, row.observers)
       if (holder === undefined) for (const each of [held, left]) showNoTime(each)
       else {
         showSince(held, row.at - holder.heldMs)
@@ -2707,12 +3099,86 @@ function leaderRow({ key }) {
     },
   }
 }
+
+const COLUMNS = [
+  { title: 'Election', name: 'key', sort: 'key' },
+  { title: 'Leader', name: 'holder', sort: 'holder' },
+  { title: 'Says', name: 'value' },
+  { title: 'Held', name: 'held', align: 'end', sort: 'held' },
+  { title: 'Left', name: 'left', align: 'end', sort: 'left', isLeastFirst: true },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+  { title: 'Candidates', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Observers', name: 'observers', align: 'end', sort: 'observers' },
+]
+`,
+  'list-bar.js': `import { element, setAttribute, setText } from './elements.js'
+import { counted } from './tickets.js'
+
+/**
+ * What stands above a list, and stays there while the list is scrolled: its pages, what can be done, and its export.
+ * @param {{ pager: Node, actions?: readonly Node[], query: () => Record<string, string> }} content
+ */
+export function listBar({ pager, actions = [], query }) {
+  const file = (format) =>
+    element(
+      'a',
+      {
+        class: 'file',
+        download: '',
+        'aria-keyshortcuts': format === 'csv' ? 'E' : undefined,
+        // The filter may have changed since it was drawn.
+        onclick: ({ currentTarget }) =>
+          currentTarget.setAttribute('href', \`api/export?\${new URLSearchParams({ ...query(), format })}\`),
+        href: \`api/export?format=\${format}\`,
+        'aria-label': \`Export all as \${format.toUpperCase()}\`,
+      },
+      format.toUpperCase(),
+    )
+  return element(
+    'div',
+    { class: 'list-bar' },
+    pager,
+    ...actions,
+    element('span', { class: 'files' }, 'Export ', file('csv'), ' ', file('json')),
+  )
+}
+
+/**
+ * The number of the page stands between its buttons, which do not move.
+ * @param {{ one: string, many?: string }} what
+ */
+export function pagerOf({ one, many }, onPage) {
+  let shown = { page: 0, pages: 1 }
+  const number = element('span', { class: 'page' })
+  const count = element('span', { class: 'matching' })
+  const back = pageButton('Previous', '[', () => onPage(shown.page - 1))
+  const forth = pageButton('Next', ']', () => onPage(shown.page + 1))
+  return {
+    node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, back, number, forth, count),
+    update({ page, pages, matching }) {
+      shown = { page, pages }
+      back.disabled = page === 0
+      forth.disabled = page >= pages - 1
+      setText(number, \`page \${page + 1} of \${pages}\`)
+      setText(count, counted(matching, one, many))
+    },
+  }
+}
+
+export function pageButton(title, key, onclick) {
+  const button = element('button', { type: 'button', onclick, 'aria-keyshortcuts': key }, title)
+  setAttribute(button, 'title', \`\${title} page: \${key}\`)
+  return button
+}
 `,
   'losses-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { searchField } from './search-field.js'
+import { sorting } from './sorting.js'
 import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
 
 /** The holds that expired or were evicted, newest first: which key, whose, when and why. */
@@ -2722,33 +3188,27 @@ export function lossesView({ place, go }) {
   const about = element('p', { class: 'about' })
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'loss', many: 'losses' }, (page) => go({ page }))
+  const order = sorting({ place, go, columns: COLUMNS, first: 'lost' })
+  const query = () => ({
+    view: 'losses',
+    search: place.search ?? '',
+    show: place.show ?? 'all',
+    ...order.query(),
+    page: place.page ?? 0,
+  })
   const tools = element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
     searchField(place, go),
     choice('Show', place.show ?? 'all', SHOWN, (show) => go({ show, page: 0 })),
+    order.node,
   )
-  const grid = table({
-    caption: 'Losses',
-    className: 'losses',
-    columns: [
-      { title: 'Lost at', name: 'began' },
-      { title: 'Key', name: 'key' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Why', name: 'end' },
-      { title: 'Held for', name: 'lasted', align: 'end' },
-      { title: 'Fence (term)', name: 'fence', align: 'end' },
-    ],
-    rows,
-  })
+  const grid = table({ caption: 'Losses', className: 'losses', columns: COLUMNS, rows, sorting: order })
+  const bar = listBar({ pager: pager.node, query })
   return {
-    node: element('div', {}, statistics.node, tools, about, grid, empty, pager.node),
-    query: () => ({
-      view: 'losses',
-      search: place.search ?? '',
-      show: place.show ?? 'all',
-      page: place.page ?? 0,
-    }),
+    node: element('div', {}, statistics.node, tools, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & LossesJson} view */
     update(view) {
       statistics.update(view)
@@ -2832,6 +3292,14 @@ function lossRow({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Lost at', name: 'began', sort: 'lost', isLeastFirst: false },
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'End', name: 'end', sort: 'end' },
+  { title: 'Held for', name: 'lasted', align: 'end', sort: 'held' },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+]
 const SHOWN = [
   ['all', 'all losses'],
   ['expired', 'expired'],
@@ -2846,6 +3314,7 @@ import { setText } from './elements.js'
 import { jobView } from './job-view.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
+import { listenToKeys, showHelp } from './keyboard.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
@@ -2970,22 +3439,14 @@ addEventListener('hashchange', () => {
   // The focused element is gone with the view before.
   main.focus({ preventScroll: true })
 })
-addEventListener('keydown', (event) => {
-  const { target } = event
-  const isTyping = target instanceof Element && target.closest('input, select, textarea, dialog')
-  if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
-  /** @type {HTMLElement | null} */
-  const search = document.querySelector('#search')
-  if (search === null) return
-  event.preventDefault()
-  search.focus()
-})
+part('#keys').addEventListener('click', showHelp)
 part('#skip').addEventListener('click', () => main.focus())
 
 const SAID_MS = 10_000
 setText(part('#zone'), zoneName())
 startTicking()
 arrive()
+listenToKeys({ view: () => shown })
 `,
   'picture.js': `import { stepwise } from './charts.js'
 import { drawn, element } from './elements.js'
@@ -3157,14 +3618,27 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
+/** The groups of the tree whose keys are listed. */
+export function openGroupsIn({ open = '[]' }) {
+  try {
+    const groups = JSON.parse(open)
+    return Array.isArray(groups) ? groups.filter((each) => typeof each === 'string') : []
+  } catch {
+    return []
+  }
+}
+
 const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
-const DEFAULTS = { show: 'all', sort: 'key' }
+const DEFAULTS = { show: 'all', as: 'list', open: '[]' }
 `,
   'processes-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { searchField } from './search-field.js'
+import { sorting } from './sorting.js'
 import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
 import { age, showSince } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
 
 /** Who lives, what each process holds and waits for, and when it was heard of last. */
@@ -3173,34 +3647,26 @@ export function processesView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'process', many: 'processes' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Processes',
-    className: 'processes',
-    columns: [
-      { title: 'Process', name: 'holder' },
-      { title: 'State', name: 'mode' },
-      { title: 'Last heard of', name: 'held', align: 'end' },
-      { title: 'Holds', name: 'list' },
-      { title: 'Waits for', name: 'list' },
-    ],
-    rows,
+  const order = sorting({ place, go, columns: COLUMNS, first: '' })
+  const query = () => ({
+    view: 'processes',
+    search: place.search ?? '',
+    ...order.query(),
+    page: place.page ?? 0,
   })
+  const tools = element(
+    'form',
+    { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+    searchField(place, go, 'Filter by label, host or process'),
+    order.node,
+  )
+  const grid = table({ caption: 'Processes', className: 'processes', columns: COLUMNS, rows, sorting: order })
+  const about = element('p', { class: 'about' }, ABOUT)
+  const bar = listBar({ pager: pager.node, query })
   return {
-    node: element(
-      'div',
-      {},
-      statistics.node,
-      element(
-        'form',
-        { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
-        searchField(place, go, 'Filter by label, host or process'),
-      ),
-      element('p', { class: 'about' }, ABOUT),
-      grid,
-      empty,
-      pager.node,
-    ),
-    query: () => ({ view: 'processes', search: place.search ?? '', page: place.page ?? 0 }),
+    node: element('div', {}, statistics.node, tools, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & ProcessesJson} view */
     update(view) {
       statistics.update(view)
@@ -3269,9 +3735,38 @@ function keyItem({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Process', name: 'holder', sort: 'process' },
+  { title: 'State', name: 'mode', sort: 'state' },
+  { title: 'Last heard of', name: 'held', align: 'end', sort: 'heard' },
+  { title: 'Holds', name: 'list', sort: 'holds', isLeastFirst: false },
+  { title: 'Waits for', name: 'list', sort: 'waits', isLeastFirst: false },
+]
 const STATES = { present: 'present', late: 'not renewing', idle: 'idle' }
 const ABOUT =
   'A process is heard of when it takes a key, renews one, or begins to wait. It is idle if it neither holds nor waits. The dashboard cannot know whether it still runs.'
+`,
+  'search-field.js': `import { element } from './elements.js'
+
+/** Asks as the user types. */
+export function searchField(place, go, title = 'Filter by key or owner') {
+  let typing
+  const search = element('input', {
+    type: 'search',
+    id: 'search',
+    placeholder: title,
+    'aria-label': title,
+    autocomplete: 'off',
+    spellcheck: 'false',
+    'aria-keyshortcuts': '/',
+    oninput: () => {
+      clearTimeout(typing)
+      typing = setTimeout(() => go({ search: search.value, page: 0 }), 150)
+    },
+  })
+  search.value = place.search ?? ''
+  return search
+}
 `,
   'selection.js': `import { element, setAttribute } from './elements.js'
 import { cell } from './tickets.js'
@@ -3370,6 +3865,79 @@ export function sessionView({ onOpen }) {
   return { node: form, focus: () => token.focus() }
 }
 `,
+  'sorting.js': `import { element, setAttribute } from './elements.js'
+import { choice } from './tickets.js'
+
+/**
+ * Sorts a list by its columns: by a click on a title, and the other way round by a second click. On a phone, where no titles are
+ * shown, by a choice. \`first\` is the column that the list is sorted by before anybody chooses.
+ */
+export function sorting({ place, go, columns, first }) {
+  const heads = new Map()
+  const able = columns.filter(({ sort }) => sort !== undefined)
+  const sortBy = () => place.sort || first
+  const select = choice(
+    'Sort by',
+    sortBy(),
+    able.map(({ sort, title }) => [sort, title.toLowerCase()]),
+    (sort) => show({ sort, reversed: '' }),
+  )
+  const reverse = element(
+    'button',
+    {
+      type: 'button',
+      class: 'reverse',
+      'aria-label': 'The other way round',
+      onclick: () => turn(),
+    },
+    '⇅',
+  )
+
+  function show(changes) {
+    go({ ...changes, page: 0 })
+    draw()
+  }
+
+  function turn() {
+    show({ reversed: place.reversed === 'true' ? '' : 'true' })
+  }
+
+  function draw() {
+    select.querySelector('select').value = sortBy()
+    for (const [{ sort, align, isLeastFirst = align !== 'end' }, head] of heads) {
+      const isUp = isLeastFirst !== (place.reversed === 'true')
+      setAttribute(head, 'aria-sort', sort !== sortBy() ? undefined : isUp ? 'ascending' : 'descending')
+    }
+  }
+
+  return {
+    node: element('div', { class: 'sorting' }, select, reverse),
+    /** The query of the chosen order. */
+    query: () => ({ sort: place.sort ?? '', reversed: place.reversed ?? '' }),
+    titleOf(column) {
+      const { title, name, align, sort } = column
+      const choose = () =>
+        show({ sort, reversed: sort === sortBy() && place.reversed !== 'true' ? 'true' : '' })
+      const button = element('button', { type: 'button', class: 'title', onclick: choose }, title)
+      const head = element(
+        'th',
+        { scope: 'col', role: 'columnheader', class: name, 'data-align': align },
+        button,
+      )
+      heads.set(column, head)
+      draw()
+      return head
+    },
+    reverse: turn,
+    /** Sorts by the column beside. */
+    move(step) {
+      const at = able.findIndex(({ sort }) => sort === sortBy())
+      const next = able[Math.max(0, Math.min(at + step, able.length - 1))]
+      if (next !== undefined) show({ sort: next.sort, reversed: '' })
+    },
+  }
+}
+`,
   'tables.css': `table {
   width: 100%;
   border-collapse: separate;
@@ -3377,7 +3945,8 @@ export function sessionView({ onOpen }) {
   background: var(--card);
   border: 1px solid var(--line);
   border-radius: 8px;
-  overflow: hidden;
+  /* Not \`hidden\`, which would keep the head from staying on the screen. */
+  overflow: clip;
 }
 
 th,
@@ -3394,6 +3963,53 @@ thead th {
   font-weight: 550;
   color: var(--quiet);
   white-space: nowrap;
+}
+
+thead th {
+  position: sticky;
+  top: 0;
+  z-index: 1;
+  background: var(--card);
+}
+
+th button.title {
+  min-height: 0;
+  padding: 0;
+  border: 0;
+  background: none;
+  font-weight: inherit;
+  color: inherit;
+}
+
+th button.title:hover {
+  color: var(--text);
+}
+
+th[aria-sort] button.title {
+  color: var(--accent);
+}
+
+/* Its place is kept, so that titles do not move. */
+th button.title::after {
+  /* A screen reader hears of it by \`aria-sort\`. */
+  content: "▾" / "";
+  display: inline-block;
+  width: 12px;
+  margin-inline-end: -12px;
+  text-align: center;
+  visibility: hidden;
+}
+
+th[aria-sort="ascending"] button.title::after {
+  content: "▴" / "";
+}
+
+th[aria-sort] button.title::after {
+  visibility: visible;
+}
+
+tbody tr:focus-within {
+  background: var(--accent-soft);
 }
 
 tbody tr:hover {
@@ -3443,7 +4059,7 @@ td.held,
 td.left,
 td.fence,
 td.waiting,
-td.watchers,
+td.observers,
 td.waits,
 td.lasted,
 td.began,
@@ -3484,7 +4100,7 @@ td.key a {
 }
 
 td.waiting:not([data-some]),
-td.watchers {
+td.observers {
   color: var(--quiet);
 }
 
@@ -3572,6 +4188,141 @@ td.actions {
   text-align: end;
 }
 
+/* On a screen with a pointer it comes with its row, and its place is kept. */
+@media (hover: hover) {
+  td button.copy {
+    opacity: 0;
+  }
+
+  tr:hover button.copy,
+  tr:focus-within button.copy {
+    opacity: 1;
+  }
+}
+
+td.fence button.copy,
+td.id button.copy,
+td.key button.copy {
+  min-height: 20px;
+  padding: 0 4px;
+}
+
+/* The page of a list keeps its columns where they are, whatever comes. */
+@media (min-width: 721px) {
+  table.keys,
+  table.leaders,
+  table.losses,
+  table.processes,
+  table.contention,
+  table.jobs {
+    table-layout: fixed;
+  }
+
+  th.mode {
+    width: 84px;
+  }
+
+  th.held,
+  th.left,
+  th.waits,
+  th.oldest {
+    width: 122px;
+  }
+
+  th.fence {
+    width: 152px;
+  }
+
+  th.waiting,
+  th.count,
+  th.lasted,
+  th.failed,
+  th.observers {
+    width: 88px;
+  }
+
+  th.began {
+    width: 116px;
+  }
+
+  th.trend {
+    width: 104px;
+  }
+
+  .contention th.trend {
+    width: 18%;
+  }
+
+  .contention th.count {
+    width: 110px;
+  }
+
+  .keys th.key {
+    width: 20%;
+  }
+
+  .contention th.average {
+    width: 19%;
+  }
+
+  .losses th.end {
+    width: 27%;
+  }
+
+  .jobs th.id {
+    width: 104px;
+  }
+
+  th.select {
+    width: 40px;
+  }
+}
+
+td.key[data-depth="1"] {
+  padding-inline-start: 32px;
+}
+
+td.key[data-depth="2"] {
+  padding-inline-start: 52px;
+}
+
+td.key[data-depth="3"] {
+  padding-inline-start: 72px;
+}
+
+td.key[data-depth]:not([data-depth="1"], [data-depth="2"], [data-depth="3"]) {
+  padding-inline-start: 92px;
+}
+
+button.group {
+  min-height: 0;
+  padding: 0;
+  border: 0;
+  background: none;
+  font: inherit;
+  text-align: start;
+  white-space: normal;
+  overflow-wrap: anywhere;
+}
+
+button.group::before {
+  content: "▸ " / "";
+  color: var(--quiet);
+}
+
+button.group[aria-expanded="true"]::before {
+  content: "▾ " / "";
+}
+
+tr.group td.holder {
+  color: var(--quiet);
+}
+
+tr.group small.late {
+  display: inline;
+  color: var(--danger);
+}
+
 td.average {
   white-space: nowrap;
   font-variant-numeric: tabular-nums;
@@ -3651,6 +4402,15 @@ td.actions button {
     min-width: 0;
   }
 
+  /* With the box beside it. */
+  .keys[data-select] td.key {
+    flex: 1 1 75%;
+  }
+
+  td.select {
+    width: auto;
+  }
+
   /* With the button beside it. */
   td.id {
     flex: 1 1 50%;
@@ -3686,6 +4446,7 @@ td.actions button {
   td:empty,
   .keys td.trend,
   td.waiting:not([data-some]),
+  td.waits:not([data-shows]),
   .keys td.fence,
   td.count:not([data-some]) {
     display: none;
@@ -3748,11 +4509,23 @@ export function showLeft(node, { state, remainingMs, ttlMs, lateMs }, at) {
   })
 }
 
-/** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */
-export function table({ caption, columns, rows, className = '' }) {
-  const titles = columns.map(({ title, name, align }) =>
-    element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, title),
-  )
+/**
+ * A table with explicit roles, so that screen readers see a table also where CSS shows cards. \`sorting\` makes titles that sort.
+ * @param {{
+ *   caption: string,
+ *   columns: readonly { title: string | Node, name: string, align?: string, sort?: string, isUnseen?: boolean }[],
+ *   rows: HTMLElement,
+ *   className?: string,
+ *   sorting?: { titleOf: (column: object) => Node },
+ * }} content
+ */
+export function table({ caption, columns, rows, className = '', sorting }) {
+  const titles = columns.map((column) => {
+    const { title, name, align, sort, isUnseen } = column
+    if (sort !== undefined && sorting !== undefined) return sorting.titleOf(column)
+    const shown = isUnseen ? element('span', { class: 'aside' }, title) : title
+    return element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, shown)
+  })
   return element(
     'table',
     { role: 'table', class: className },
@@ -3762,10 +4535,11 @@ export function table({ caption, columns, rows, className = '' }) {
   )
 }
 
-export function choice(title, chosen, options, onChoose) {
+/** \`key\`: the key of the keyboard that leads to it. */
+export function choice(title, chosen, options, onChoose, key) {
   const select = element(
     'select',
-    { 'aria-label': title, onchange: () => onChoose(select.value) },
+    { 'aria-label': title, 'aria-keyshortcuts': key, onchange: () => onChoose(select.value) },
     ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
   )
   return element('label', {}, element('span', {}, title), select)
@@ -3926,5 +4700,64 @@ export function startTicking() {
     for (const node of document.querySelectorAll('[data-since], [data-until]')) tickOne(node)
   }, 500)
 }
+`,
+  'totals.js': `import { statistic } from './charts.js'
+import { element, setAttribute } from './elements.js'
+import { addressOf } from './places.js'
+import { clockTime } from './time.js'
+/** @import { ViewJson } from '../view-json.ts' */
+
+/** The sums over all keys. Each leads to the list of what it counts. */
+export function totalsRow() {
+  const keys = statistic('keys', { href: addressOf({ view: 'keys' }) })
+  const waiting = statistic('waiting', {
+    href: addressOf({ view: 'keys', show: 'contended', sort: 'waiting' }),
+  })
+  const begun = statistic('hand-overs / min', { href: addressOf({ view: 'contention' }) })
+  const expired = statistic('expired', {
+    href: addressOf({ view: 'losses', show: 'expired' }),
+    tone: 'warn',
+  })
+  return {
+    node: element(
+      'section',
+      { class: 'totals', 'aria-label': 'Sums over all keys' },
+      keys.node,
+      waiting.node,
+      begun.node,
+      expired.node,
+    ),
+    /** @param {ViewJson} view */
+    update({ totals, isCut, history }) {
+      const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
+      const places = Math.max(LEAST_PLACES, totals.length)
+      const show = (of, text, name) =>
+        of.update(
+          text,
+          totals.map((each) => each[name]),
+          places,
+        )
+      show(keys, \`\${last.keys.toLocaleString('en')}\${isCut ? '+' : ''}\`, 'keys')
+      show(waiting, last.waiting.toLocaleString('en'), 'waiting')
+      show(begun, perMinute(totals), 'begun')
+      show(expired, history.expired.toLocaleString('en'), 'expired')
+      expired.name(history.fromAt === undefined ? 'expired' : \`expired since \${clockTime(history.fromAt)}\`)
+      setAttribute(expired.node, 'data-some', history.expired > 0 ? 'true' : undefined)
+    },
+  }
+}
+
+function perMinute(totals) {
+  const last = totals.at(-1)
+  const recent = totals.filter(({ at }) => at > last.at - 60_000)
+  const [first] = recent
+  const spanMs = last === undefined ? 0 : last.at - first.at
+  if (spanMs < 3000) return '–'
+  const sum = recent.slice(1).reduce((all, { begun }) => all + begun, 0)
+  return Math.round((sum / spanMs) * 60_000).toLocaleString('en')
+}
+
+/** A line fills its whole width after so many looks. */
+export const LEAST_PLACES = 20
 `,
 }

@@ -2,6 +2,7 @@ import { element, reconcile, setAttribute, setStrange, setText } from './element
 import { askToChange, changeBar } from './job-changes.js'
 import { filterOf, isFiltered, jobFilters } from './job-filters.js'
 import { jobCounts, jobSteps } from './job-numbers.js'
+import { listBar, pageButton } from './list-bar.js'
 import { addressOf } from './places.js'
 import { selection } from './selection.js'
 import { cell, table, tableBody } from './tickets.js'
@@ -30,6 +31,12 @@ export function jobsView({ place, go, say }) {
     },
   })
   const pager = cursorPager(place, go)
+  const query = () => ({
+    view: 'jobs',
+    ...filterOf(place),
+    span: place.span ?? '1h',
+    after: cursorsIn(place).at(-1) ?? '',
+  })
   const rows = tableBody()
   const problem = element('p', { class: 'problem', role: 'status' })
   const empty = element('p', { class: 'empty' })
@@ -55,17 +62,12 @@ export function jobsView({ place, go, say }) {
     counts.node,
     steps.node,
     filters.node,
-    element('div', { class: 'bar' }, pager.node, bar.node),
+    listBar({ pager: pager.node, actions: [bar.node], query }),
     grid,
   )
   return {
     node: element('div', {}, problem, content, empty),
-    query: () => ({
-      view: 'jobs',
-      ...filterOf(place),
-      span: place.span ?? '1h',
-      after: cursorsIn(place).at(-1) ?? '',
-    }),
+    query,
     /** @param {ViewJson & JobsJson} view */
     update({ site, jobs = [], next, message, ...numbers }) {
       content.hidden = !site.hasJobs
@@ -111,8 +113,8 @@ function cursorPager(place, go) {
   let next = null
   const button = (title, onclick) => element('button', { type: 'button', onclick }, title)
   const newest = button('Newest', () => go({ after: '' }))
-  const back = button('Previous', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
-  const forth = button('Next', () => go({ after: [...cursorsIn(place), next].join(',') }))
+  const back = pageButton('Previous', '[', () => go({ after: cursorsIn(place).slice(0, -1).join(',') }))
+  const forth = pageButton('Next', ']', () => go({ after: [...cursorsIn(place), next].join(',') }))
   const text = element('span', { class: 'page' })
   return {
     node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, newest, back, text, forth),

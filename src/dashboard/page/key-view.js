@@ -1,3 +1,4 @@
+import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
 import { reachOf, whyEnded } from './losses-view.js'
@@ -21,6 +22,7 @@ export function keyView({ place, say }) {
   const evictAll = element('button', {
     type: 'button',
     class: 'danger',
+    'aria-keyshortcuts': 'x',
     onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
   })
   evictAll.append('Evict everybody…')
@@ -37,6 +39,14 @@ export function keyView({ place, say }) {
     picture.node,
     reach,
   )
+  const allHolds = element('button', {
+    type: 'button',
+    onclick: () => {
+      hasAllHolds = true
+      update(shown)
+    },
+  })
+  let hasAllHolds = false
   // A long queue would push all else off the screen.
   const folded = element('details', { open: true }, element('summary'), queueTable.node)
   let hasQueue = false
@@ -44,12 +54,23 @@ export function keyView({ place, say }) {
     'div',
     {},
     element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'keys' }) }, '← All keys')),
-    element('div', { class: 'heading' }, strange('h2', { class: 'strange' }, key), evictAll),
+    element(
+      'div',
+      { class: 'heading' },
+      element(
+        'div',
+        { class: 'named' },
+        strange('h2', { class: 'strange' }, key),
+        copyButton('key', () => key, say),
+      ),
+      evictAll,
+    ),
     state,
     holderTable.node,
     history,
-    folded,
     holdTable.node,
+    allHolds,
+    folded,
   )
 
   /** @param {ViewJson & KeyJson} view */
@@ -64,9 +85,22 @@ export function keyView({ place, say }) {
       canEvict: site.allowEvict,
       evict: () => askToEvict({ key, say, ticket: each }),
     })
-    reconcile(holders, view.holders.map(ticket), ({ id }) => id, holderRow)
-    reconcile(queue, view.queue.map(ticket), ({ id }) => id, waiterRow)
-    reconcile(holds, timeline(view), ({ id }) => id, timelineRow)
+    reconcile(
+      holders,
+      view.holders.map(ticket),
+      ({ id }) => id,
+      (holder) => holderRow(holder, say),
+    )
+    reconcile(
+      queue,
+      view.queue.map(ticket),
+      ({ id }) => id,
+      (waiter) => waiterRow(waiter, say),
+    )
+    const past = timeline(view)
+    reconcile(holds, hasAllHolds ? past : past.slice(0, FIRST_HOLDS), ({ id }) => id, timelineRow)
+    allHolds.hidden = hasAllHolds || past.length <= FIRST_HOLDS
+    setText(allHolds, `All ${past.length} of the timeline`)
     holderTable.update(view.holders.length, view.holding)
     queueTable.update(view.queue.length, view.waiting)
     holdTable.update(view.holds.length, view.holds.length)
@@ -102,12 +136,12 @@ function timeline({ holds, watched }) {
 }
 
 /** @param {KeyJson} view */
-function stateOf({ holding, waiting, closedMs, isElection, watchers }) {
+function stateOf({ holding, waiting, closedMs, isElection, observers }) {
   const parts = [
     holding > 0 && `${holding.toLocaleString('en')} holding`,
     closedMs > 0 && `closed by a lock-delay for ${age(closedMs)}`,
     waiting > 0 && `${waiting.toLocaleString('en')} waiting`,
-    isElection && `an election, ${counted(watchers, 'watcher')}`,
+    isElection && `an election, ${counted(observers, 'observer')}`,
   ].filter(Boolean)
   return parts.length === 0 ? 'free' : parts.join(', ')
 }
@@ -131,18 +165,31 @@ function section(title, rows, columns) {
   }
 }
 
-function holderRow() {
+/** @param {HolderJson} holder */
+function holderRow({ id: ticketId, fence: number }, say) {
   const owner = ownerNode()
-  const [mode, held, left, fence, id] = cells(['mode', 'held', 'left', 'fence', 'id'])
+  const [mode, held, left] = cells(['mode', 'held', 'left'])
+  const fence = copiedCell('fence', () => number, say)
+  const id = copiedCell('id', () => ticketId, say)
   const { button, node: evict } = evictCell()
   return {
-    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, held, left, fence, id, evict),
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('holder', {}, owner.node),
+      mode,
+      held,
+      left,
+      fence.node,
+      id.node,
+      evict,
+    ),
     /** @param {HolderJson & Shown} holder */
     update(holder) {
       owner.update(holder.owner)
       setText(mode, holder.mode)
-      setText(fence, holder.fence)
-      setStrange(id, holder.id)
+      setText(fence.text, holder.fence)
+      setStrange(id.text, holder.id)
       showSince(held, holder.at - holder.heldMs)
       showLeft(left, holder, holder.at)
       button(holder)
@@ -150,17 +197,19 @@ function holderRow() {
   }
 }
 
-function waiterRow() {
+/** @param {WaiterJson} waiter */
+function waiterRow({ id: ticketId }, say) {
   const owner = ownerNode()
-  const [mode, waits, id] = cells(['mode', 'waits', 'id'])
+  const [mode, waits] = cells(['mode', 'waits'])
+  const id = copiedCell('id', () => ticketId, say)
   const { button, node: evict } = evictCell()
   return {
-    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id, evict),
+    node: element('tr', { role: 'row' }, cell('holder', {}, owner.node), mode, waits, id.node, evict),
     /** @param {WaiterJson & Shown} waiter */
     update(waiter) {
       owner.update(waiter.owner)
       setText(mode, waiter.mode)
-      setStrange(id, waiter.id)
+      setStrange(id.text, waiter.id)
       showSince(waits, waiter.at - waiter.waitedMs)
       button(waiter)
     },
@@ -200,8 +249,18 @@ function holdRow() {
 
 function cells(names) {
   return names.map((name) =>
-    cell(name, { 'data-title': name, 'data-align': ENDS.has(name) ? 'end' : undefined }),
+    cell(name, { 'data-title': TITLES[name] ?? name, 'data-align': ENDS.has(name) ? 'end' : undefined }),
   )
+}
+
+/** A cell with a button that copies its text. */
+function copiedCell(name, textOf, say) {
+  const text = element('span')
+  const align = ENDS.has(name) ? 'end' : undefined
+  return {
+    text,
+    node: cell(name, { 'data-title': name, 'data-align': align }, text, copyButton(name, textOf, say)),
+  }
 }
 
 function evictCell() {
@@ -238,27 +297,31 @@ const RANGES = [
 ]
 /** Queues of so many are open at first. */
 const UNFOLDED = 10
+/** So many holds are shown at first. */
+const FIRST_HOLDS = 10
+/** Beside a value on a phone, if it differs from the name of the cell. */
+const TITLES = { waits: 'waited', lasted: 'held for' }
 const ENDS = new Set(['held', 'left', 'fence', 'waits', 'lasted'])
 const HOLDER_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Holder', name: 'holder' },
   { title: 'Mode', name: 'mode' },
   { title: 'Held', name: 'held', align: 'end' },
   { title: 'Left', name: 'left', align: 'end' },
   { title: 'Fence', name: 'fence', align: 'end' },
   { title: 'Id', name: 'id' },
-  { title: '', name: 'actions' },
+  { title: 'Actions', name: 'actions', isUnseen: true },
 ]
 const QUEUE_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Waiter', name: 'holder' },
   { title: 'Mode', name: 'mode' },
-  { title: 'Waits', name: 'waits', align: 'end' },
+  { title: 'Waited', name: 'waits', align: 'end' },
   { title: 'Id', name: 'id' },
-  { title: '', name: 'actions' },
+  { title: 'Actions', name: 'actions', isUnseen: true },
 ]
 const HOLD_COLUMNS = [
-  { title: 'Owner', name: 'holder' },
+  { title: 'Holder', name: 'holder' },
   { title: 'Began', name: 'began' },
-  { title: 'Lasted', name: 'lasted', align: 'end' },
+  { title: 'Held for', name: 'lasted', align: 'end' },
   { title: 'End', name: 'end' },
   { title: 'Fence', name: 'fence', align: 'end' },
 ]

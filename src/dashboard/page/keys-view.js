@@ -1,50 +1,100 @@
-import { sparkline, statistic, stepwise } from './charts.js'
+import { sparkline, stepwise } from './charts.js'
+import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { addressOf } from './places.js'
+import { askToEvictHolders } from './evict-dialog.js'
+import { listBar, pagerOf } from './list-bar.js'
+import { addressOf, openGroupsIn } from './places.js'
+import { searchField } from './search-field.js'
+import { selection } from './selection.js'
+import { sorting } from './sorting.js'
 import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
-import { clockTime, showNoTime, showSince } from './time.js'
-/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
+import { showNoTime, showSince } from './time.js'
+import { LEAST_PLACES, totalsRow } from './totals.js'
+/** @import { GroupRowJson, KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
 
-/** All keys that are held or waited for, one page at a time. The server filters and sorts. */
-export function keysView({ place, go }) {
+/** All keys that are held or waited for, one page at a time, as a list or a tree. The server filters, sorts and groups. */
+export function keysView({ place, go, say }) {
   const statistics = totalsRow()
-  const tools = toolbar(place, go)
+  const order = sorting({ place, go, columns: COLUMNS, first: 'key' })
+  /** The fence of each key when it was ticked: whoever takes the key later is not evicted. */
+  const fences = new Map()
+  const chosen = selection({ one: 'key', onChange: () => showScope() })
+  const scope = element('span', { class: 'scope', role: 'status' })
+  const evict = element(
+    'button',
+    {
+      type: 'button',
+      class: 'danger',
+      'aria-keyshortcuts': 'x',
+      onclick: () => askToEvictHolders({ asked: askedNow(), say, onDone: () => chosen.clear() }),
+    },
+    'Evict…',
+  )
+  const changes = element('div', { class: 'changes', hidden: true }, scope, evict)
+  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
+  const query = () => ({
+    view: 'keys',
+    search: place.search ?? '',
+    show: place.show ?? 'all',
+    as: place.as ?? 'list',
+    open: place.open ?? '',
+    ...order.query(),
+    page: place.page ?? 0,
+  })
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
-  const pager = pagerOf({ one: 'key' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Keys',
-    className: 'keys',
-    columns: [
-      { title: 'Key', name: 'key' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Mode', name: 'mode' },
-      { title: 'Held', name: 'held', align: 'end' },
-      { title: 'Left', name: 'left', align: 'end' },
-      { title: 'Fence', name: 'fence', align: 'end' },
-      { title: 'Waiting', name: 'waiting', align: 'end' },
-      { title: 'Queue', name: 'trend' },
-    ],
-    rows,
-  })
+  const columns = [{ title: chosen.all, name: 'select' }, ...COLUMNS]
+  const grid = table({ caption: 'Keys', className: 'keys', columns, rows, sorting: order })
+  const askedNow = () => chosen.keys.map((key) => ({ key, fence: fences.get(key) }))
+  const turn = (group) => {
+    const open = openGroupsIn(place)
+    const others = open.filter((each) => !each.startsWith(group))
+    go({ open: JSON.stringify(open.includes(group) ? others : [...open, group]) })
+  }
+
+  function showScope() {
+    const { length } = chosen.keys
+    setText(scope, length === 0 ? 'Select keys to evict their holders' : `${counted(length, 'key')} selected`)
+    evict.disabled = length === 0
+  }
+
   return {
-    node: element('div', {}, statistics.node, tools, grid, empty, pager.node),
-    query: () => ({
-      view: 'keys',
-      search: place.search ?? '',
-      show: place.show ?? 'all',
-      sort: place.sort ?? 'key',
-      page: place.page ?? 0,
-    }),
+    node: element(
+      'div',
+      {},
+      statistics.node,
+      toolbar(place, go, order.node),
+      listBar({ pager: pager.node, actions: [changes], query }),
+      grid,
+      empty,
+    ),
+    query,
+    order,
     /** @param {ViewJson & KeysJson} view */
     update(view) {
       statistics.update(view)
       const fromAt = Math.min(view.totals[0]?.at ?? view.now, view.now - LEAST_PLACES * 1000)
+      const keys = view.rows.filter((row) => row.tag === 'key')
+      const ticked = new Set(chosen.keys)
+      for (const { key, lastFence } of keys) if (!ticked.has(key)) fences.set(key, lastFence)
       reconcile(
         rows,
-        view.rows.map((row) => ({ ...row, at: view.at, now: view.now, fromAt })),
-        ({ key }) => key,
-        keyRow,
+        view.rows.map((row) => ({
+          ...row,
+          at: view.at,
+          now: view.now,
+          fromAt,
+          canEvict: view.site.allowEvict,
+        })),
+        ({ tag, key }) => `${tag} ${key}`,
+        (row) => (row.tag === 'group' ? groupRow(row, turn) : keyRow(row, { chosen, say })),
+      )
+      changes.hidden = !view.site.allowEvict
+      showScope()
+      chosen.show(
+        grid,
+        keys.map(({ key }) => key),
+        view.site.allowEvict,
       )
       grid.hidden = view.rows.length === 0
       setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
@@ -59,115 +109,59 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
-/** The sums over all keys. Each leads to the list of what it counts. */
-export function totalsRow() {
-  const keys = statistic('keys', { href: addressOf({ view: 'keys' }) })
-  const waiting = statistic('waiting', {
-    href: addressOf({ view: 'keys', show: 'contended', sort: 'waiting' }),
-  })
-  const begun = statistic('hand-overs / min', { href: addressOf({ view: 'contention' }) })
-  const expired = statistic('expired', {
-    href: addressOf({ view: 'losses', show: 'expired' }),
-    tone: 'warn',
-  })
-  return {
-    node: element(
-      'section',
-      { class: 'totals', 'aria-label': 'Sums over all keys' },
-      keys.node,
-      waiting.node,
-      begun.node,
-      expired.node,
-    ),
-    /** @param {ViewJson} view */
-    update({ totals, isCut, history }) {
-      const last = totals.at(-1) ?? { keys: 0, waiting: 0 }
-      const places = Math.max(LEAST_PLACES, totals.length)
-      const show = (of, text, name) =>
-        of.update(
-          text,
-          totals.map((each) => each[name]),
-          places,
-        )
-      show(keys, `${last.keys.toLocaleString('en')}${isCut ? '+' : ''}`, 'keys')
-      show(waiting, last.waiting.toLocaleString('en'), 'waiting')
-      show(begun, perMinute(totals), 'begun')
-      show(expired, history.expired.toLocaleString('en'), 'expired')
-      expired.name(history.fromAt === undefined ? 'expired' : `expired since ${clockTime(history.fromAt)}`)
-      setAttribute(expired.node, 'data-some', history.expired > 0 ? 'true' : undefined)
-    },
-  }
-}
-
-function perMinute(totals) {
-  const last = totals.at(-1)
-  const recent = totals.filter(({ at }) => at > last.at - 60_000)
-  const [first] = recent
-  const spanMs = last === undefined ? 0 : last.at - first.at
-  if (spanMs < 3000) return '–'
-  const sum = recent.slice(1).reduce((all, { begun }) => all + begun, 0)
-  return Math.round((sum / spanMs) * 60_000).toLocaleString('en')
-}
-
-/** Asks as the user types. `/` leads to it. */
-export function searchField(place, go, title = 'Filter by key or owner') {
-  let typing
-  const search = element('input', {
-    type: 'search',
-    id: 'search',
-    placeholder: title,
-    'aria-label': title,
-    autocomplete: 'off',
-    spellcheck: 'false',
-    oninput: () => {
-      clearTimeout(typing)
-      typing = setTimeout(() => go({ search: search.value, page: 0 }), 150)
-    },
-  })
-  search.value = place.search ?? ''
-  return search
-}
-
-function toolbar(place, go) {
-  const filter = choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 }))
-  const sort = choice('Sort by', place.sort ?? 'key', SORTS, (by) => go({ sort: by, page: 0 }))
+function toolbar(place, go, sort) {
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
     searchField(place, go),
-    filter,
+    choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 })),
+    choice('As', place.as ?? 'list', SHAPES, (as) => go({ as, page: 0 }), 't'),
     sort,
   )
 }
 
-function keyRow({ key }) {
+/** @param {KeyRowJson} row */
+function keyRow({ key }, { chosen, say }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const badge = element('span', { class: 'badge' })
   const owner = ownerNode()
   const more = element('span', { class: 'more' })
   const cells = {
-    key: cell('key', {}, link, badge),
+    key: cell(
+      'key',
+      {},
+      link,
+      badge,
+      copyButton('key', () => key, say),
+    ),
     holder: cell('holder', {}, owner.node, more),
     mode: cell('mode', { 'data-title': 'mode' }),
     held: cell('held', { 'data-title': 'held', 'data-align': 'end' }),
     left: cell('left', { 'data-title': 'left', 'data-align': 'end' }),
     fence: cell('fence', { 'data-title': 'fence', 'data-align': 'end' }),
     waiting: cell('waiting', { 'data-title': 'waiting', 'data-align': 'end' }),
+    longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
   }
   const trend = sparkline()
   setStrange(link, key)
   return {
-    node: element('tr', { role: 'row' }, ...Object.values(cells), cell('trend', {}, trend.node)),
-    /** @param {RowJson & ElectionJson & { at: number, now: number, fromAt: number }} row */
+    node: element(
+      'tr',
+      { role: 'row' },
+      chosen.cellOf(key, key),
+      ...Object.values(cells),
+      cell('trend', {}, trend.node),
+    ),
+    /** @param {KeyRowJson & { at: number, now: number, fromAt: number }} row */
     update(row) {
       const [holder] = row.holders
+      setAttribute(cells.key, 'data-depth', row.depth || undefined)
       setText(badge, row.isElection ? 'election' : '')
       setText(more, row.holding > 1 ? `and ${(row.holding - 1).toLocaleString('en')} more` : '')
       owner.update(holder?.owner ?? { text: row.closedMs > 0 ? 'closed by a lock-delay' : 'nobody' })
       setText(cells.mode, holder?.mode ?? '–')
       setText(cells.fence, holder?.fence ?? '–')
-      showCount(cells.waiting, row.waiting)
-      setAttribute(cells.waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+      showWaiting(cells, row)
       if (holder === undefined) for (const name of ['held', 'left']) showNoTime(cells[name])
       else {
         showSince(cells.held, row.at - holder.heldMs)
@@ -179,23 +173,45 @@ function keyRow({ key }) {
   }
 }
 
-/** @param {{ one: string, many?: string }} what */
-export function pagerOf({ one, many }, onPage) {
-  let shown = { page: 0, pages: 1 }
-  const text = element('span')
-  const back = element('button', { type: 'button', onclick: () => onPage(shown.page - 1) }, 'Previous')
-  const forth = element('button', { type: 'button', onclick: () => onPage(shown.page + 1) }, 'Next')
+/** Keys that begin alike. A click lists them below. */
+function groupRow({ key }, turn) {
+  const name = element('bdi')
+  const button = element('button', { type: 'button', class: 'group', onclick: () => turn(key) }, name)
+  const about = element('span')
+  const late = element('small', { class: 'late' })
+  const cells = {
+    waiting: cell('waiting', { 'data-title': 'waiting', 'data-align': 'end' }),
+    longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
+  }
+  setStrange(name, key)
+  const keys = cell('key', {}, button)
   return {
-    node: element('nav', { class: 'pager', 'aria-label': 'Pages' }, back, text, forth),
-    update({ page, pages, matching }) {
-      shown = { page, pages }
-      back.disabled = page === 0
-      forth.disabled = page >= pages - 1
-      back.hidden = forth.hidden = pages === 1
-      const where = pages === 1 ? '' : `, page ${page + 1} of ${pages}`
-      setText(text, `${counted(matching, one, many)}${where}`)
+    node: element(
+      'tr',
+      { role: 'row', class: 'group' },
+      cell('select'),
+      keys,
+      cell('holder', { colspan: 5 }, about, ' ', late),
+      cells.waiting,
+      cells.longest,
+      cell('trend'),
+    ),
+    /** @param {GroupRowJson & { at: number }} row */
+    update(row) {
+      setAttribute(keys, 'data-depth', row.depth || undefined)
+      setAttribute(button, 'aria-expanded', row.isOpen)
+      setText(about, counted(row.keys, 'key'))
+      setText(late, row.late === 0 ? '' : `${row.late.toLocaleString('en')} not renewing`)
+      showWaiting(cells, row)
     },
   }
+}
+
+function showWaiting({ waiting, longest }, row) {
+  showCount(waiting, row.waiting)
+  setAttribute(waiting, 'data-some', row.waiting > 0 ? 'true' : undefined)
+  if (row.waiting > 0) showSince(longest, row.at - row.longestWaitMs)
+  else showNoTime(longest)
 }
 
 const FILTERS = [
@@ -203,13 +219,18 @@ const FILTERS = [
   ['contended', 'contended'],
   ['elections', 'elections'],
 ]
-const SORTS = [
-  ['key', 'key'],
-  ['waiting', 'most waiting'],
-  ['wait', 'longest wait'],
-  ['held', 'longest held'],
-  ['left', 'least time left'],
-  ['holding', 'most holders'],
+const SHAPES = [
+  ['list', 'list'],
+  ['tree', 'tree'],
 ]
-/** A line fills its whole width after so many looks. */
-const LEAST_PLACES = 20
+const COLUMNS = [
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'Mode', name: 'mode', sort: 'mode' },
+  { title: 'Held', name: 'held', align: 'end', sort: 'held' },
+  { title: 'Left', name: 'left', align: 'end', sort: 'left', isLeastFirst: true },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+  { title: 'Waiting', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Longest', name: 'waits', align: 'end', sort: 'longest' },
+  { title: 'Queue', name: 'trend' },
+]

@@ -1,33 +1,24 @@
 import { element, reconcile, setStrange, setText } from './elements.js'
-import { pagerOf } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { sorting } from './sorting.js'
 import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
-/** @import { ElectionJson, KeysJson, RowJson, ViewJson } from '../view-json.ts' */
+/** @import { KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
 
-/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and watchers. */
+/** Elections: each leader, for how long it leads, the value that it published, and how many candidates and observers. */
 export function leadersView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'election' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Leaders',
-    className: 'leaders',
-    columns: [
-      { title: 'Election', name: 'key' },
-      { title: 'Leader', name: 'holder' },
-      { title: 'Says', name: 'value' },
-      { title: 'Leads for', name: 'held', align: 'end' },
-      { title: 'Left', name: 'left', align: 'end' },
-      { title: 'Term (fence)', name: 'fence', align: 'end' },
-      { title: 'Candidates', name: 'waiting', align: 'end' },
-      { title: 'Watchers', name: 'watchers', align: 'end' },
-    ],
-    rows,
-  })
+  const order = sorting({ place, go, columns: COLUMNS, first: 'key' })
+  const query = () => ({ view: 'keys', show: 'elections', ...order.query(), page: place.page ?? 0 })
+  const grid = table({ caption: 'Leaders', className: 'leaders', columns: COLUMNS, rows, sorting: order })
+  const bar = listBar({ pager: pager.node, actions: [order.node], query })
   return {
-    node: element('div', {}, grid, empty, pager.node),
-    query: () => ({ view: 'keys', show: 'elections', page: place.page ?? 0 }),
+    node: element('div', {}, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & KeysJson} view */
     update(view) {
       reconcile(
@@ -47,11 +38,11 @@ function leaderRow({ key }) {
   const link = element('a', { href: addressOf({ view: 'key', key }) })
   const owner = ownerNode()
   const value = cell('value')
-  const held = cell('held', { 'data-title': 'leads for', 'data-align': 'end' })
+  const held = cell('held', { 'data-title': 'held', 'data-align': 'end' })
   const left = cell('left', { 'data-title': 'left', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   const waiting = cell('waiting', { 'data-title': 'candidates', 'data-align': 'end' })
-  const watchers = cell('watchers', { 'data-title': 'watchers', 'data-align': 'end' })
+  const observers = cell('observers', { 'data-title': 'observers', 'data-align': 'end' })
   setStrange(link, key)
   const node = element(
     'tr',
@@ -63,18 +54,18 @@ function leaderRow({ key }) {
     left,
     fence,
     waiting,
-    watchers,
+    observers,
   )
   return {
     node,
-    /** @param {RowJson & ElectionJson & { at: number }} row */
+    /** @param {KeyRowJson & { at: number }} row */
     update(row) {
       const holder = row.holders.find(({ state }) => state === 'held') ?? row.holders[0]
       owner.update(holder?.owner ?? { text: 'nobody' })
       setStrange(value, holder?.value ?? '')
       setText(fence, holder?.fence ?? '–')
       showCount(waiting, row.waiting)
-      showCount(watchers, row.watchers)
+      showCount(observers, row.observers)
       if (holder === undefined) for (const each of [held, left]) showNoTime(each)
       else {
         showSince(held, row.at - holder.heldMs)
@@ -83,3 +74,14 @@ function leaderRow({ key }) {
     },
   }
 }
+
+const COLUMNS = [
+  { title: 'Election', name: 'key', sort: 'key' },
+  { title: 'Leader', name: 'holder', sort: 'holder' },
+  { title: 'Says', name: 'value' },
+  { title: 'Held', name: 'held', align: 'end', sort: 'held' },
+  { title: 'Left', name: 'left', align: 'end', sort: 'left', isLeastFirst: true },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+  { title: 'Candidates', name: 'waiting', align: 'end', sort: 'waiting' },
+  { title: 'Observers', name: 'observers', align: 'end', sort: 'observers' },
+]

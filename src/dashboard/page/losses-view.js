@@ -1,8 +1,11 @@
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { searchField } from './search-field.js'
+import { sorting } from './sorting.js'
 import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
 
 /** The holds that expired or were evicted, newest first: which key, whose, when and why. */
@@ -12,33 +15,27 @@ export function lossesView({ place, go }) {
   const about = element('p', { class: 'about' })
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'loss', many: 'losses' }, (page) => go({ page }))
+  const order = sorting({ place, go, columns: COLUMNS, first: 'lost' })
+  const query = () => ({
+    view: 'losses',
+    search: place.search ?? '',
+    show: place.show ?? 'all',
+    ...order.query(),
+    page: place.page ?? 0,
+  })
   const tools = element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
     searchField(place, go),
     choice('Show', place.show ?? 'all', SHOWN, (show) => go({ show, page: 0 })),
+    order.node,
   )
-  const grid = table({
-    caption: 'Losses',
-    className: 'losses',
-    columns: [
-      { title: 'Lost at', name: 'began' },
-      { title: 'Key', name: 'key' },
-      { title: 'Holder', name: 'holder' },
-      { title: 'Why', name: 'end' },
-      { title: 'Held for', name: 'lasted', align: 'end' },
-      { title: 'Fence (term)', name: 'fence', align: 'end' },
-    ],
-    rows,
-  })
+  const grid = table({ caption: 'Losses', className: 'losses', columns: COLUMNS, rows, sorting: order })
+  const bar = listBar({ pager: pager.node, query })
   return {
-    node: element('div', {}, statistics.node, tools, about, grid, empty, pager.node),
-    query: () => ({
-      view: 'losses',
-      search: place.search ?? '',
-      show: place.show ?? 'all',
-      page: place.page ?? 0,
-    }),
+    node: element('div', {}, statistics.node, tools, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & LossesJson} view */
     update(view) {
       statistics.update(view)
@@ -122,6 +119,14 @@ function lossRow({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Lost at', name: 'began', sort: 'lost', isLeastFirst: false },
+  { title: 'Key', name: 'key', sort: 'key' },
+  { title: 'Holder', name: 'holder', sort: 'holder' },
+  { title: 'End', name: 'end', sort: 'end' },
+  { title: 'Held for', name: 'lasted', align: 'end', sort: 'held' },
+  { title: 'Fence', name: 'fence', align: 'end', sort: 'fence' },
+]
 const SHOWN = [
   ['all', 'all losses'],
   ['expired', 'expired'],

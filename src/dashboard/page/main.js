@@ -6,6 +6,7 @@ import { setText } from './elements.js'
 import { jobView } from './job-view.js'
 import { jobsView } from './jobs-view.js'
 import { keyView } from './key-view.js'
+import { listenToKeys, showHelp } from './keyboard.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
@@ -130,19 +131,11 @@ addEventListener('hashchange', () => {
   // The focused element is gone with the view before.
   main.focus({ preventScroll: true })
 })
-addEventListener('keydown', (event) => {
-  const { target } = event
-  const isTyping = target instanceof Element && target.closest('input, select, textarea, dialog')
-  if (event.key !== '/' || isTyping || event.ctrlKey || event.metaKey || event.altKey) return
-  /** @type {HTMLElement | null} */
-  const search = document.querySelector('#search')
-  if (search === null) return
-  event.preventDefault()
-  search.focus()
-})
+part('#keys').addEventListener('click', showHelp)
 part('#skip').addEventListener('click', () => main.focus())
 
 const SAID_MS = 10_000
 setText(part('#zone'), zoneName())
 startTicking()
 arrive()
+listenToKeys({ view: () => shown })

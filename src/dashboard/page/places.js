@@ -16,5 +16,15 @@ export function placeIn(hash) {
   return { ...place, page, view: VIEWS.has(view) ? view : 'keys' }
 }
 
+/** The groups of the tree whose keys are listed. */
+export function openGroupsIn({ open = '[]' }) {
+  try {
+    const groups = JSON.parse(open)
+    return Array.isArray(groups) ? groups.filter((each) => typeof each === 'string') : []
+  } catch {
+    return []
+  }
+}
+
 const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
-const DEFAULTS = { show: 'all', sort: 'key' }
+const DEFAULTS = { show: 'all', as: 'list', open: '[]' }

@@ -1,8 +1,11 @@
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
-import { pagerOf, searchField, totalsRow } from './keys-view.js'
+import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
+import { searchField } from './search-field.js'
+import { sorting } from './sorting.js'
 import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
 import { age, showSince } from './time.js'
+import { totalsRow } from './totals.js'
 /** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
 
 /** Who lives, what each process holds and waits for, and when it was heard of last. */
@@ -11,34 +14,26 @@ export function processesView({ place, go }) {
   const rows = tableBody()
   const empty = element('p', { class: 'empty' })
   const pager = pagerOf({ one: 'process', many: 'processes' }, (page) => go({ page }))
-  const grid = table({
-    caption: 'Processes',
-    className: 'processes',
-    columns: [
-      { title: 'Process', name: 'holder' },
-      { title: 'State', name: 'mode' },
-      { title: 'Last heard of', name: 'held', align: 'end' },
-      { title: 'Holds', name: 'list' },
-      { title: 'Waits for', name: 'list' },
-    ],
-    rows,
+  const order = sorting({ place, go, columns: COLUMNS, first: '' })
+  const query = () => ({
+    view: 'processes',
+    search: place.search ?? '',
+    ...order.query(),
+    page: place.page ?? 0,
   })
+  const tools = element(
+    'form',
+    { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+    searchField(place, go, 'Filter by label, host or process'),
+    order.node,
+  )
+  const grid = table({ caption: 'Processes', className: 'processes', columns: COLUMNS, rows, sorting: order })
+  const about = element('p', { class: 'about' }, ABOUT)
+  const bar = listBar({ pager: pager.node, query })
   return {
-    node: element(
-      'div',
-      {},
-      statistics.node,
-      element(
-        'form',
-        { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
-        searchField(place, go, 'Filter by label, host or process'),
-      ),
-      element('p', { class: 'about' }, ABOUT),
-      grid,
-      empty,
-      pager.node,
-    ),
-    query: () => ({ view: 'processes', search: place.search ?? '', page: place.page ?? 0 }),
+    node: element('div', {}, statistics.node, tools, about, bar, grid, empty),
+    query,
+    order,
     /** @param {ViewJson & ProcessesJson} view */
     update(view) {
       statistics.update(view)
@@ -107,6 +102,13 @@ function keyItem({ key }) {
   }
 }
 
+const COLUMNS = [
+  { title: 'Process', name: 'holder', sort: 'process' },
+  { title: 'State', name: 'mode', sort: 'state' },
+  { title: 'Last heard of', name: 'held', align: 'end', sort: 'heard' },
+  { title: 'Holds', name: 'list', sort: 'holds', isLeastFirst: false },
+  { title: 'Waits for', name: 'list', sort: 'waits', isLeastFirst: false },
+]
 const STATES = { present: 'present', late: 'not renewing', idle: 'idle' }
 const ABOUT =
   'A process is heard of when it takes a key, renews one, or begins to wait. It is idle if it neither holds nor waits. The dashboard cannot know whether it still runs.'

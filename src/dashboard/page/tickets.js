@@ -50,11 +50,23 @@ export function showLeft(node, { state, remainingMs, ttlMs, lateMs }, at) {
   })
 }
 
-/** A table with explicit roles, so that screen readers see a table also where CSS shows cards. */
-export function table({ caption, columns, rows, className = '' }) {
-  const titles = columns.map(({ title, name, align }) =>
-    element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, title),
-  )
+/**
+ * A table with explicit roles, so that screen readers see a table also where CSS shows cards. `sorting` makes titles that sort.
+ * @param {{
+ *   caption: string,
+ *   columns: readonly { title: string | Node, name: string, align?: string, sort?: string, isUnseen?: boolean }[],
+ *   rows: HTMLElement,
+ *   className?: string,
+ *   sorting?: { titleOf: (column: object) => Node },
+ * }} content
+ */
+export function table({ caption, columns, rows, className = '', sorting }) {
+  const titles = columns.map((column) => {
+    const { title, name, align, sort, isUnseen } = column
+    if (sort !== undefined && sorting !== undefined) return sorting.titleOf(column)
+    const shown = isUnseen ? element('span', { class: 'aside' }, title) : title
+    return element('th', { scope: 'col', role: 'columnheader', class: name, 'data-align': align }, shown)
+  })
   return element(
     'table',
     { role: 'table', class: className },
@@ -64,10 +76,11 @@ export function table({ caption, columns, rows, className = '' }) {
   )
 }
 
-export function choice(title, chosen, options, onChoose) {
+/** `key`: the key of the keyboard that leads to it. */
+export function choice(title, chosen, options, onChoose, key) {
   const select = element(
     'select',
-    { 'aria-label': title, onchange: () => onChoose(select.value) },
+    { 'aria-label': title, 'aria-keyshortcuts': key, onchange: () => onChoose(select.value) },
     ...options.map(([value, text]) => element('option', { value, selected: value === chosen }, text)),
   )
   return element('label', {}, element('span', {}, title), select)
