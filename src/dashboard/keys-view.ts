@@ -4,7 +4,7 @@ import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, isMarkOf, modeOf } from '../room-watch/ticket-facts.ts'
 import { type TreeLine, treeOf } from './key-tree.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
-import { type Order, ordered, type Rank } from './order.ts'
+import { type ListOrder, ordered, type Rank } from './order.ts'
 import { holderJson, ownerText, sampleJson } from './ticket-json.ts'
 import type { GroupRowJson, KeyRowJson, KeysJson, RowJson } from './view-json.ts'
 
@@ -12,7 +12,7 @@ export interface KeysRequest {
   readonly view: 'keys'
   readonly search: string
   readonly show: 'all' | 'contended' | 'elections'
-  readonly order: Order
+  readonly order: ListOrder
   readonly page: PageNumber
   /** The groups of the tree whose keys are listed; `undefined` for a list without groups. */
   readonly open: readonly string[] | undefined

@@ -1,5 +1,5 @@
 /** How a list is sorted: by the column of this name. A name that the list does not know leaves it in its own order. */
-export interface Order {
+export interface ListOrder {
   readonly sort: string
   readonly isReversed: boolean
 }
@@ -11,7 +11,7 @@ export type Rank<T> = (row: T) => number | bigint | string | undefined
 export function ordered<T>(
   rows: readonly T[],
   ranks: Readonly<Record<string, Rank<T>>>,
-  { sort, isReversed }: Order,
+  { sort, isReversed }: ListOrder,
 ): readonly T[] {
   const rankOf = Object.hasOwn(ranks, sort) ? ranks[sort] : undefined
   if (rankOf === undefined) return isReversed ? rows.toReversed() : rows

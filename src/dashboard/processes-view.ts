@@ -3,14 +3,14 @@ import { lateMsOf } from '../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { electionsIn, isMarkOf } from '../room-watch/ticket-facts.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
-import { type Order, ordered, type Rank } from './order.ts'
+import { type ListOrder, ordered, type Rank } from './order.ts'
 import { ownerJson, ownerText } from './ticket-json.ts'
 import type { ProcessesJson, ProcessJson, ProcessKeyJson } from './view-json.ts'
 
 export interface ProcessesRequest {
   readonly view: 'processes'
   readonly search: string
-  readonly order: Order
+  readonly order: ListOrder
   readonly page: PageNumber
 }
 

@@ -1,11 +1,11 @@
-import type { Order } from './order.ts'
+import type { ListOrder } from './order.ts'
 import type { ViewRequest } from './view.ts'
 
 /** Reads which view of the locks a query asks for. What it cannot read is left at its default. */
 export function viewRequestOf(query: URLSearchParams): ViewRequest {
   const key = query.get('key')
   if (key !== null) return { view: 'key', key }
-  const order: Order = { sort: query.get('sort') ?? '', isReversed: query.get('reversed') === 'true' }
+  const order: ListOrder = { sort: query.get('sort') ?? '', isReversed: query.get('reversed') === 'true' }
   const show = query.get('show')
   const search = query.get('search') ?? ''
   const page = Math.max(0, Number.parseInt(query.get('page') ?? '0', 10) || 0)

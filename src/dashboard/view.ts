@@ -4,7 +4,7 @@ import type { KeyHistory, KeyHold } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { type KeysRequest, keysView, knownElections, rowJson } from './keys-view.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
-import { type Order, ordered, type Rank } from './order.ts'
+import { type ListOrder, ordered, type Rank } from './order.ts'
 import { type ProcessesRequest, processesView } from './processes-view.ts'
 import { holderJson, holdJson, ownerText, sampleJson, waiterJson } from './ticket-json.ts'
 import type { ContentionJson, KeyJson, KeysJson, LossesJson, ProcessesJson, ViewJson } from './view-json.ts'
@@ -16,12 +16,12 @@ import type { ContentionJson, KeyJson, KeysJson, LossesJson, ProcessesJson, View
 export type ViewRequest =
   | KeysRequest
   | { readonly view: 'key'; readonly key: string }
-  | { readonly view: 'contention'; readonly order: Order }
+  | { readonly view: 'contention'; readonly order: ListOrder }
   | {
       readonly view: 'losses'
       readonly search: string
       readonly show: 'all' | 'expired' | 'evicted'
-      readonly order: Order
+      readonly order: ListOrder
       readonly page: PageNumber
     }
   | ProcessesRequest
@@ -90,7 +90,7 @@ const LOSS_RANKS: Readonly<Record<string, Rank<KeyHold>>> = {
   fence: ({ hold }) => hold.fence,
 }
 
-export function contentionView(watch: RoomWatch, order: Order): ContentionJson['rows'] {
+export function contentionView(watch: RoomWatch, order: ListOrder): ContentionJson['rows'] {
   const rooms = new Map(watch.snapshot.rooms.map((room) => [room.key, room]))
   const historyOf = (key: string): KeyHistory | undefined => watch.historyOf(key)
   const { snapshot, changed } = watch

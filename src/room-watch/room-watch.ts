@@ -152,7 +152,7 @@ class Watch implements RoomWatch {
     }
   }
 
-  async #look(begunMs: number): Promise<Found> {
+  async #look(begunMs: number): Promise<LookOutcome> {
     const { prefix = '', maxRooms = 50_000 } = this.#options
     const rooms = new Map<string, InspectedRoom>()
     let heardAt = begunMs
@@ -222,10 +222,10 @@ class Watch implements RoomWatch {
 }
 
 /** What a look has found. `nothing`: it has failed. */
-type Found = 'changes' | 'no changes' | 'nothing'
+type LookOutcome = 'changes' | 'no changes' | 'nothing'
 
 /** The least pause after a look, by what it has found and how long it took. */
-const pauseAfter: Readonly<Record<Found, (tookMs: number) => number>> = {
+const pauseAfter: Readonly<Record<LookOutcome, (tookMs: number) => number>> = {
   changes: (tookMs) => tookMs,
   'no changes': (tookMs) => Math.max(tookMs, Math.min(19 * tookMs, CALM_MS - tookMs)),
   // A failed look was mostly waiting and no work for the store, so its pause may be shorter.

@@ -23,6 +23,7 @@ export const files: {
   readonly 'keys-view.js': string
   readonly 'leaders-view.js': string
   readonly 'list-bar.js': string
+  readonly 'lists.css': string
   readonly 'losses-view.js': string
   readonly 'main.js': string
   readonly 'picture.js': string
@@ -1458,6 +1459,7 @@ const EVICTION =
     <link rel="stylesheet" href="charts.css" />
     <link rel="stylesheet" href="controls.css" />
     <link rel="stylesheet" href="tables.css" />
+    <link rel="stylesheet" href="lists.css" />
     <link rel="stylesheet" href="jobs.css" />
     <script type="module" src="main.js"></script>
   </head>
@@ -3171,6 +3173,141 @@ export function pageButton(title, key, onclick) {
   return button
 }
 `,
+  'lists.css': `/* On a screen with a pointer it comes with its row, and its place is kept. */
+@media (hover: hover) {
+  td button.copy {
+    opacity: 0;
+  }
+
+  tr:hover button.copy,
+  tr:focus-within button.copy {
+    opacity: 1;
+  }
+}
+
+td.fence button.copy,
+td.id button.copy,
+td.key button.copy {
+  min-height: 20px;
+  padding: 0 4px;
+}
+
+/* The page of a list keeps its columns where they are, whatever comes. */
+@media (min-width: 721px) {
+  table.keys,
+  table.leaders,
+  table.losses,
+  table.processes,
+  table.contention,
+  table.jobs {
+    table-layout: fixed;
+  }
+
+  th.mode {
+    width: 84px;
+  }
+
+  th.held,
+  th.left,
+  th.waits,
+  th.oldest {
+    width: 122px;
+  }
+
+  th.fence {
+    width: 152px;
+  }
+
+  th.waiting,
+  th.count,
+  th.lasted,
+  th.failed,
+  th.observers {
+    width: 88px;
+  }
+
+  th.began {
+    width: 116px;
+  }
+
+  th.trend {
+    width: 104px;
+  }
+
+  .contention th.trend {
+    width: 18%;
+  }
+
+  .contention th.count {
+    width: 110px;
+  }
+
+  .keys th.key {
+    width: 20%;
+  }
+
+  .contention th.average {
+    width: 19%;
+  }
+
+  .losses th.end {
+    width: 27%;
+  }
+
+  .jobs th.id {
+    width: 104px;
+  }
+
+  th.select {
+    width: 40px;
+  }
+}
+
+td.key[data-depth="1"] {
+  padding-inline-start: 32px;
+}
+
+td.key[data-depth="2"] {
+  padding-inline-start: 52px;
+}
+
+td.key[data-depth="3"] {
+  padding-inline-start: 72px;
+}
+
+td.key[data-depth]:not([data-depth="1"], [data-depth="2"], [data-depth="3"]) {
+  padding-inline-start: 92px;
+}
+
+button.group {
+  min-height: 0;
+  padding: 0;
+  border: 0;
+  background: none;
+  font: inherit;
+  text-align: start;
+  white-space: normal;
+  overflow-wrap: anywhere;
+}
+
+button.group::before {
+  content: "▸ " / "";
+  color: var(--quiet);
+}
+
+button.group[aria-expanded="true"]::before {
+  content: "▾ " / "";
+}
+
+tr.group td.holder {
+  color: var(--quiet);
+}
+
+tr.group small.late {
+  display: inline;
+  color: var(--danger);
+}
+`,
   'losses-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
 import { addressOf } from './places.js'
@@ -4188,140 +4325,6 @@ td.actions {
   text-align: end;
 }
 
-/* On a screen with a pointer it comes with its row, and its place is kept. */
-@media (hover: hover) {
-  td button.copy {
-    opacity: 0;
-  }
-
-  tr:hover button.copy,
-  tr:focus-within button.copy {
-    opacity: 1;
-  }
-}
-
-td.fence button.copy,
-td.id button.copy,
-td.key button.copy {
-  min-height: 20px;
-  padding: 0 4px;
-}
-
-/* The page of a list keeps its columns where they are, whatever comes. */
-@media (min-width: 721px) {
-  table.keys,
-  table.leaders,
-  table.losses,
-  table.processes,
-  table.contention,
-  table.jobs {
-    table-layout: fixed;
-  }
-
-  th.mode {
-    width: 84px;
-  }
-
-  th.held,
-  th.left,
-  th.waits,
-  th.oldest {
-    width: 122px;
-  }
-
-  th.fence {
-    width: 152px;
-  }
-
-  th.waiting,
-  th.count,
-  th.lasted,
-  th.failed,
-  th.observers {
-    width: 88px;
-  }
-
-  th.began {
-    width: 116px;
-  }
-
-  th.trend {
-    width: 104px;
-  }
-
-  .contention th.trend {
-    width: 18%;
-  }
-
-  .contention th.count {
-    width: 110px;
-  }
-
-  .keys th.key {
-    width: 20%;
-  }
-
-  .contention th.average {
-    width: 19%;
-  }
-
-  .losses th.end {
-    width: 27%;
-  }
-
-  .jobs th.id {
-    width: 104px;
-  }
-
-  th.select {
-    width: 40px;
-  }
-}
-
-td.key[data-depth="1"] {
-  padding-inline-start: 32px;
-}
-
-td.key[data-depth="2"] {
-  padding-inline-start: 52px;
-}
-
-td.key[data-depth="3"] {
-  padding-inline-start: 72px;
-}
-
-td.key[data-depth]:not([data-depth="1"], [data-depth="2"], [data-depth="3"]) {
-  padding-inline-start: 92px;
-}
-
-button.group {
-  min-height: 0;
-  padding: 0;
-  border: 0;
-  background: none;
-  font: inherit;
-  text-align: start;
-  white-space: normal;
-  overflow-wrap: anywhere;
-}
-
-button.group::before {
-  content: "▸ " / "";
-  color: var(--quiet);
-}
-
-button.group[aria-expanded="true"]::before {
-  content: "▾ " / "";
-}
-
-tr.group td.holder {
-  color: var(--quiet);
-}
-
-tr.group small.late {
-  display: inline;
-  color: var(--danger);
-}
 
 td.average {
   white-space: nowrap;
