@@ -58,6 +58,20 @@ export interface Store {
   release(request: ReleaseRequest, atMs?: number): Answer<ReleaseAnswer>
 
   /**
+   * For stores in this process, beside {@link acquire}: takes the key for a ticket that the store never heard of, if nobody
+   * holds it or waits for it, and neither a minimum hold nor a lock-delay is to be kept. Returns the fence, which is below 2^53.
+   * Otherwise it changes nothing and returns undefined, and the engine calls `acquire`. It never throws.
+   */
+  take?(ticket: Ticket, atMs: number): number | undefined
+
+  /**
+   * The counterpart of {@link take}: releases a ticket without a look at the clock, if it holds alone, nobody waits, and neither a
+   * minimum hold nor a lock-delay is to be kept. Returns whether it did. If not, nothing has changed, and the engine calls
+   * {@link release}. However late it is: no other ticket has held the key since.
+   */
+  giveBack?(ticket: Ticket): boolean
+
+  /**
    * Starts delivering wakes to this process. Resolves once they flow, with a function that stops them, and rejects if they
    * cannot flow. If it returns the function without a promise, wakes flow already. A store without push leaves this method
    * out, and the engine asks at the times that the store names.

@@ -36,7 +36,7 @@ export async function acquireAll(
     const when = { askedAt, answeredAt }
     const leases = requests.map(
       ({ ticket, lease }, index) =>
-        new HeldLease(context, { ticket, fence: fences[index] as bigint, when, options: lease }),
+        new HeldLease(context, { ticket, fence: fences[index] as bigint, ...when, options: lease }),
     )
     if (leases.some((lease) => lease.isOverAt(answeredAt))) {
       for (const lease of leases) lease.forget()

@@ -289,7 +289,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   #deliver(fence: bigint, when: Exchange): void {
     const { ticket } = this
     const options = this.#request.lease
-    const lease = new HeldLease(this.#context, { ticket, fence, when, options })
+    const lease = new HeldLease(this.#context, { ticket, fence, ...when, options })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(when.answeredAt)) {
       this.#end(lease)

@@ -38,7 +38,7 @@ export async function adopt(
   if (answer.fence !== fence) return { evicted: false }
   const answeredAt = context.now()
   const when = { askedAt, answeredAt }
-  const adopted = new HeldLease(context, { ticket, fence, when, options: lease })
+  const adopted = new HeldLease(context, { ticket, fence, ...when, options: lease })
   if (adopted.isOverAt(answeredAt)) {
     adopted.forget()
     return { evicted: false }

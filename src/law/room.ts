@@ -96,35 +96,6 @@ export function openRoom(fenceFloor: number, reaches: Room['reaches'] = reachesN
   }
 }
 
-/** All that there is to know of a key that one ticket holds at most, and nobody else waits for or was refused. */
-interface Lone {
-  readonly holder: Holder | undefined
-  readonly lastFence: number
-}
-
-/** Makes an empty room the one of such a key. */
-export function fillLone(room: Room, { holder, lastFence }: Lone): void {
-  room.lastFence = lastFence
-  if (holder === undefined) return
-  room.holders.set(holder.ticket.id, holder)
-  room.sum.add(holder.ticket)
-  room.nextExpiry = holder.expiresAt
-}
-
-/** Whether a {@link Lone} can say all that the room knows. */
-export function isLone({ holders, queue, tombstones, closedUntil }: Room): boolean {
-  return holders.size <= 1 && queue.size === 0 && tombstones.size === 0 && closedUntil === 0
-}
-
-/** Takes the holder out of such a room, or of an idle one. The room is as good as new then. */
-export function emptyLone(room: Room): Holder | undefined {
-  const holder = room.holders.first?.value
-  if (holder !== undefined) drop(room, holder.ticket.id, holder)
-  room.closedUntil = 0
-  room.nextExpiry = Number.POSITIVE_INFINITY
-  return holder
-}
-
 export function acquire(room: Room, ticket: Ticket, time: StoreTime): VerbResult<AcquireAnswer> {
   // Before `settle` drops anything: a waiter that comes back late keeps its place if the queue still has it.
   remember(room, ticket, time)
@@ -348,7 +319,7 @@ function depart(room: Room, id: string, time: StoreTime): ReleaseAnswer['was'] {
   return 'held'
 }
 
-function drop(room: Room, id: string, holder: Holder): void {
+export function drop(room: Room, id: string, holder: Holder): void {
   room.holders.delete(id)
   room.sum.subtract(holder.ticket, room.holders)
 }

@@ -81,7 +81,8 @@ export interface Shape {
 }
 
 export const EXCLUSIVE: Shape = { units: 1, limit: 1 }
-export const SHARED: Shape = { units: 1, limit: UNLIMITED }
+/** In another order than the other shape: else V8 would keep every limit as large as this one, as an object for each ticket. */
+export const SHARED: Shape = { limit: UNLIMITED, units: 1 }
 
 /** Options with everything decided, in milliseconds. */
 export interface HoldSettings {

@@ -206,7 +206,7 @@ const releases = [
     ['the reason of an eviction is lost', 'reason: request.reason', "reason: ''"],
   ]),
   ...mistakesIn('memory-store.ts', [
-    ['a cancel that comes first is lost', 'request.cancel ? this.#enter(request.key, time) :', '', STORE],
+    ['a cancel that comes first is lost', 'if (!request.cancel) return', 'return', STORE],
   ]),
 ]
 
@@ -367,20 +367,6 @@ const views = [
     ['a room with a tombstone counts as idle', 'room.tombstones.size === 0 && ', ''],
     ['a closed room counts as idle', ' && room.closedUntil <= time.ms\n', '\n'],
     [
-      'waiters are left out of what is kept of a key',
-      'queue.size === 0 && tombstones.size === 0 && closedUntil',
-      'tombstones.size === 0 && closedUntil',
-      STORE,
-    ],
-    [
-      'tombstones are left out of what is kept of a key',
-      'tombstones.size === 0 && closedUntil',
-      'closedUntil',
-      // No case uses another key between a cancel and the request that comes late.
-      [...STORE, 'conformance'],
-    ],
-    ['a lock-delay is left out of what is kept of a key', ' && closedUntil === 0\n', '\n', STORE],
-    [
       'a room with a queue counts as idle',
       'if (entry.value.rememberedUntil + LATE_MS > time.ms) return false',
       ';',
@@ -398,6 +384,43 @@ const views = [
   ]),
 ]
 
+const lone = mistakesIn('lone.ts', [
+  ['waiters are left out of what is kept of a key', 'queue.size > 0 || ', '', STORE],
+  ['tombstones are left out of what is kept of a key', 'tombstones.size > 0 || ', '', STORE],
+  ['a lock-delay is left out of what is kept of a key', ' || closedUntil !== 0', '', STORE],
+  [
+    'the last fence is left out of what is kept of a key',
+    ' && holder.fence === lastFence',
+    '',
+    // No case looks for the fence after a holder that came later and left first.
+    [...STORE, 'conformance'],
+  ],
+  // Any other ticket is asked about in a room, where the holder expires.
+  ['a lone holder holds for ever', '&& lone.expiresAt > ms) {', ') {', [...STORE, 'conformance']],
+  ['a lone holder is taken for any other', 'if (holder.id !== ticket.id) return undefined', '', STORE],
+  [
+    'a renewal of any ticket is that of the lone holder',
+    'if (holder.id !== ticket.id) return GONE',
+    '',
+    STORE,
+  ],
+  ['anybody releases for a lone holder', 'if (holder.id !== id) return UNKNOWN', '', STORE],
+  ['a lone holder gets the time for its fence', 'Math.max(lone.fence + 1, us)', 'us', STORE],
+  ['a lone holder is set back by a shorter ttl', 'Math.max(lone.expiresAt, ms + ttlMs)', 'ms + ttlMs', STORE],
+  [
+    'the lock-delay of a lone holder is lost',
+    'minHoldMs === 0 && lockDelayMs === 0',
+    'minHoldMs === 0',
+    STORE,
+  ],
+  [
+    'the minimum hold of a lone holder is lost',
+    'minHoldMs === 0 && lockDelayMs === 0',
+    'lockDelayMs === 0',
+    STORE,
+  ],
+])
+
 /** The mistakes that people make in a lock, one at a time. */
 export const mutants: readonly Mutant[] = [
   ...togetherness,
@@ -409,4 +432,5 @@ export const mutants: readonly Mutant[] = [
   ...delays,
   ...wakes,
   ...views,
+  ...lone,
 ]

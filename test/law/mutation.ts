@@ -8,7 +8,7 @@ import type { Law } from './witness.ts'
 /** One small mistake that a programmer could make. */
 export interface Mutant {
   readonly name: string
-  readonly file: 'law.ts' | 'room.ts' | 'view.ts' | 'memory-store.ts'
+  readonly file: 'law.ts' | 'lone.ts' | 'room.ts' | 'view.ts' | 'memory-store.ts'
   /** A text that occurs once in the source, and the text that replaces it. */
   readonly find: string
   readonly replace: string
@@ -33,12 +33,17 @@ export async function mutate(mutant: Mutant | undefined): Promise<Mutated> {
     './law.ts': sum,
     './roster.ts': await moduleOf('../../src/law/roster.ts', mutant, {}),
   })
+  const lone = await moduleOf('../../src/law/lone.ts', mutant, {
+    '../contract/store.ts': contract,
+    './room.ts': room,
+  })
   const store = await moduleOf('../../src/stores/memory/memory-store.ts', mutant, {
     '../../contract/store.ts': contract,
+    '../../law/lone.ts': lone,
     '../../law/room.ts': room,
     '../../law/view.ts': await moduleOf('../../src/law/view.ts', mutant, {}),
     './memory-rooms.ts': await moduleOf('../../src/stores/memory/memory-rooms.ts', mutant, {
-      '../../law/room.ts': room,
+      '../../law/lone.ts': lone,
     }),
   })
   const [law, { memoryStore }] = await Promise.all([import(room), import(store)])

@@ -82,13 +82,13 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock does not release', CONTENTION, ['left behind', 'liveness'], {
     file: 'primitives/hold.ts',
-    find: 'const released = lease.releaseNow()',
-    replace: 'const released = lease.ticket.units < 0 ? lease.releaseNow() : undefined',
+    find: 'return lease.inner === undefined ? lease.releaseNow() :',
+    replace: 'return lease.inner === undefined ? undefined :',
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: '{ ticket, fence, when, options }',
-    replace: '{ ticket, fence, when: { ...when, askedAt: when.answeredAt }, options }',
+    find: '{ ticket, fence, ...when, options }',
+    replace: '{ ticket, fence, ...when, askedAt: when.answeredAt, options }',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/renewal-loop.ts',
@@ -123,7 +123,7 @@ export const mutants: readonly Mutant[] = [
       file: 'engine/acquisition.ts',
       find: "if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)",
       replace:
-        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, { ticket: this.ticket, fence: answer.fence, when, options: this.#request.lease })\n      return\n    }",
+        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, { ticket: this.ticket, fence: answer.fence, ...when, options: this.#request.lease })\n      return\n    }",
     },
     {
       file: 'engine/acquisition.ts',
@@ -207,7 +207,7 @@ export const mutants: readonly Mutant[] = [
       file: 'engine/acquisition.ts',
       find: "    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
       replace:
-        "    const at = this.#context.now()\n    const when = { askedAt: at, answeredAt: at }\n    if (this.#state.tag === 'over') {\n      new HeldLease(this.#context, this.ticket, granted.fence, when, this.#request.lease).check()\n      return\n    }\n    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
+        "    const at = this.#context.now()\n    const when = { askedAt: at, answeredAt: at }\n    if (this.#state.tag === 'over') {\n      new HeldLease(this.#context, { ticket: this.ticket, fence: granted.fence, ...when, options: this.#request.lease }).check()\n      return\n    }\n    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
     },
     {
       file: 'engine/acquisition.ts',
@@ -243,8 +243,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
     file: 'primitives/hold.ts',
-    find: 'const value = await runObserved(context.engine, lease, work)\n    lease.assertNotLost()',
-    replace: 'const value = await runObserved(context.engine, lease, work)',
+    find: 'const loss = lease.lossSoFar()',
+    replace: 'const loss = undefined',
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
     file: 'engine/acquisition.ts',
@@ -273,7 +273,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('what is due stays due', MEMORY, ['rest'], {
     file: 'engine/renewed-lease.ts',
-    find: 'this.dueAt = deadlineAt\n      if (asks)',
+    find: 'this.dueAt = Math.ceil(deadlineAt)\n      if (asks)',
     replace: 'if (asks)',
   }),
   mutant('closing gives nothing back', PROCESSES, ['left behind'], {

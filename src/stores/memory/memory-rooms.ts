@@ -1,25 +1,17 @@
-import type { Holder, Room } from '../../law/room.ts'
+import { Lone } from '../../law/lone.ts'
+import type { Room } from '../../law/room.ts'
 
-/**
- * What is kept of a key, and its neighbours in the ring of all keys.
- *
- * Nearly every key has one holder, and nobody who waits. Then the store keeps that holder alone, because a room takes three
- * times the memory. With a million leases the garbage collector would stop the process for that much longer.
- */
-export class KeptRoom {
+/** What is kept of a key, and its neighbours in the ring of all keys. */
+export class KeptRoom extends Lone {
   readonly key: string
   previous: KeptRoom = this
   next: KeptRoom = this
-  /** The holder, if there is no room. `undefined`: nobody holds. */
-  holder: Holder | undefined = undefined
-  /** The last fence, if there is no room. */
-  lastFence: number
-  /** `undefined`: what the fields above say is all that there is to know. */
+  /** `undefined`: the key is a lone one. Then the fields of {@link Lone} say all that there is to know, and otherwise nothing. */
   room: Room | undefined = undefined
 
   constructor(key: string, lastFence: number) {
+    super(lastFence)
     this.key = key
-    this.lastFence = lastFence
   }
 }
 

@@ -12,12 +12,19 @@ import {
   type Wake,
 } from '../../contract/store.ts'
 import {
-  acquire,
+  acquireLone,
   emptyLone,
-  evict,
+  enterLone,
   fillLone,
-  isIdle,
   isLone,
+  isPlain,
+  releaseLone,
+  renewLone,
+} from '../../law/lone.ts'
+import {
+  acquire,
+  evict,
+  isIdle,
   openRoom,
   type Room,
   release,
@@ -30,7 +37,7 @@ import { type KeptRoom, MemoryRooms } from './memory-rooms.ts'
 
 /** Options for tests. A program needs none. */
 export interface MemoryStoreOptions {
-  /** Where the store's time comes from, for tests. Default: the monotonic clock of the process, which counts from 1970. */
+  /** Where the store's time comes from, for tests. Default: the monotonic clock of the process. */
   readonly now?: () => StoreTime
   /**
    * For tests: whether the process of this waiter takes a message. Default: yes, as soon as somebody listens, because all
@@ -64,36 +71,68 @@ class MemoryStore implements Store {
   readonly #reaches: Room['reaches']
   /** The largest fence of all rooms that were cleared. A new room starts above it. */
   #fenceFloor = 0
-  /** The key that was asked about last. Its room may be the desk. */
+  /** The key that was asked about last. */
   #last: KeptRoom | undefined
-  /** The law works on rooms. A lone holder gets this one as long as its key is the last that was asked about. */
-  #desk: Room
+  /** An empty room, for the next key that needs one. A key is given it as long as it needs one, and returns it. */
+  #spare: Room
 
   constructor({ now, reaches }: MemoryStoreOptions) {
     this.#reaches = reaches ?? (() => this.#listeners.size > 0)
-    this.#desk = openRoom(0, this.#reaches)
+    this.#spare = openRoom(0, this.#reaches)
     this.#now = now ?? processTime
     if (now === undefined) this.inProcess = true
   }
 
   acquire(ticket: Ticket, atMs?: number): AcquireAnswer {
     const time = this.#now(atMs)
-    return this.#settled(acquire(this.#enter(ticket.key, time), ticket, time))
+    const kept = this.#visit(ticket.key, time) ?? this.#open(ticket.key, time)
+    const answer = this.#isLone(kept) ? acquireLone(kept, ticket, time) : undefined
+    return answer ?? this.#settled(acquire(this.#roomOf(kept), ticket, time))
   }
 
   renew(tickets: readonly Ticket[], atMs?: number): readonly RenewAnswer[] {
     const time = this.#now(atMs)
     return tickets.map((ticket) => {
-      const room = this.#find(ticket.key, time)
-      return room === undefined ? GONE : this.#settled(renew(room, ticket, time))
+      const kept = this.#visit(ticket.key, time)
+      if (kept === undefined) return GONE
+      const answer = this.#isLone(kept) ? renewLone(kept, ticket, time) : undefined
+      return answer ?? this.#settled(renew(this.#roomOf(kept), ticket, time))
     })
   }
 
   release(request: ReleaseRequest, atMs?: number): ReleaseAnswer {
     const time = this.#now(atMs)
-    // A tombstone needs a room, even if there is none yet.
-    const room = request.cancel ? this.#enter(request.key, time) : this.#find(request.key, time)
-    return room === undefined ? { was: 'unknown' } : this.#settled(release(room, request, time))
+    let kept = this.#visit(request.key, time)
+    if (kept === undefined) {
+      // A tombstone needs a room, even if there is none yet.
+      if (!request.cancel) return { was: 'unknown' }
+      kept = this.#open(request.key, time)
+    }
+    const answer = this.#isLone(kept) ? releaseLone(kept, request, time) : undefined
+    return answer ?? this.#settled(release(this.#roomOf(kept), request, time))
+  }
+
+  take(ticket: Ticket, atMs: number): number | undefined {
+    if (this.inProcess !== true) return undefined
+    let kept = this.#last
+    if (kept === undefined || kept.key !== ticket.key) {
+      const time = this.#now(atMs)
+      kept = this.#visit(ticket.key, time) ?? this.#open(ticket.key, time)
+    }
+    if (!this.#isLone(kept)) return undefined
+    return enterLone(kept, ticket, Math.floor(atMs), fenceTime(atMs)) ? kept.fence : undefined
+  }
+
+  giveBack(ticket: Ticket): boolean {
+    const last = this.#last
+    const kept = last?.key === ticket.key ? last : this.#rooms.get(ticket.key)
+    if (kept === undefined || kept.ticket !== ticket || !isPlain(ticket)) return false
+    if (kept !== last) {
+      if (last !== undefined) this.#leave(last)
+      this.#last = kept
+    }
+    kept.ticket = undefined
+    return true
   }
 
   listen(onWake: (wake: Wake) => void): () => void {
@@ -110,15 +149,15 @@ class MemoryStore implements Store {
     const rooms = page
       .map((key) => this.#rooms.get(key))
       .filter((kept) => kept !== undefined)
-      .map((kept) => view(kept.room ?? this.#roomOf(kept), kept.key, time))
+      .map((kept) => view(kept.room ?? this.#copyOf(kept), kept.key, time))
       .filter((room) => room.holders.length > 0 || room.queue.length > 0 || room.closedMs > 0)
     return { rooms, next: keys.length > page.length ? page.at(-1) : undefined }
   }
 
   evict(request: EvictRequest): readonly string[] {
     const time = this.#now()
-    const room = this.#find(request.key, time)
-    return room === undefined ? [] : this.#settled(evict(room, request, time))
+    const kept = this.#visit(request.key, time)
+    return kept === undefined ? [] : this.#settled(evict(this.#roomOf(kept), request, time))
   }
 
   /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
@@ -131,66 +170,79 @@ class MemoryStore implements Store {
       .sort(byCodeUnits)
   }
 
-  #find(key: string, time: StoreTime): Room | undefined {
-    const kept = this.#last?.key === key ? this.#last : this.#rooms.get(key)
-    return kept === undefined ? undefined : this.#visit(kept, time)
+  /** What is kept of the key that a call is about. The key before it is left. */
+  #visit(key: string, time: StoreTime): KeptRoom | undefined {
+    const last = this.#last
+    if (last !== undefined) {
+      if (last.key === key) return last
+      this.#leave(last, time)
+    }
+    this.#last = this.#rooms.get(key)
+    return this.#last
   }
 
-  #enter(key: string, time: StoreTime): Room {
-    const present = this.#find(key, time)
-    if (present !== undefined) return present
+  #open(key: string, time: StoreTime): KeptRoom {
     this.#clearOldest(time)
-    return this.#visit(this.#rooms.open(key, this.#fenceFloor), time)
+    this.#last = this.#rooms.open(key, this.#fenceFloor)
+    return this.#last
   }
 
-  /** The room of a key for the law. It stays with the key until another key is visited. */
-  #visit(kept: KeptRoom, time: StoreTime): Room {
-    if (this.#last !== kept) {
-      if (this.#last !== undefined) this.#leave(this.#last, time)
-      this.#last = kept
-    }
+  /** The key stays the last one until another one is visited, because the same key may be asked about again. */
+  #leave(kept: KeptRoom, time?: StoreTime): void {
     if (kept.room === undefined) {
-      fillLone(this.#desk, kept)
-      kept.holder = undefined
-      kept.room = this.#desk
-    }
-    return kept.room
+      if (kept.ticket === undefined) this.#close(kept, kept.fence)
+    } else if (isIdle(kept.room, time ?? this.#now())) this.#close(kept, kept.room.lastFence)
+    else this.#isLone(kept)
   }
 
-  #leave(kept: KeptRoom, time: StoreTime): void {
-    this.#last = undefined
-    const { room } = kept
-    if (room === undefined) return
-    if (this.#clear(kept, room, time) || isLone(room)) {
-      kept.lastFence = room.lastFence
-      kept.holder = emptyLone(room)
-      kept.room = undefined
-    } else if (room === this.#desk) this.#desk = openRoom(0, this.#reaches)
-  }
-
-  #clear(kept: KeptRoom, room: Room, time: StoreTime): boolean {
-    if (!isIdle(room, time)) return false
-    this.#fenceFloor = Math.max(this.#fenceFloor, room.lastFence)
+  #close(kept: KeptRoom, lastFence: number): void {
+    this.#fenceFloor = Math.max(this.#fenceFloor, lastFence)
     this.#rooms.close(kept)
+  }
+
+  /** Whether the key needs no room. A room that it does not need any more is taken away. */
+  #isLone(kept: KeptRoom): boolean {
+    const { room } = kept
+    if (room === undefined) return true
+    if (!isLone(room)) return false
+    emptyLone(room, kept)
+    kept.room = undefined
+    this.#spare = room
     return true
   }
 
+  /** The room of a key, for the law. */
+  #roomOf(kept: KeptRoom): Room {
+    if (kept.room !== undefined) return kept.room
+    const room = this.#spare
+    this.#spare = openRoom(0, this.#reaches)
+    fillLone(room, kept)
+    kept.room = room
+    kept.ticket = undefined
+    return room
+  }
+
   /**
-   * Finds rooms whose holder never came back. Each new room pays for a look at the two that were not looked at for the
-   * longest time. So there are never many more rooms than are in use, without a sweep.
+   * Finds keys whose holder never came back. Each new key pays for a look at the two that were not looked at for the
+   * longest time. So there are never many more than are in use, without a sweep.
    */
   #clearOldest(time: StoreTime): void {
     if (this.#rooms.size < 2) return
     for (let looks = 0; looks < 2; looks += 1) {
       const kept = this.#rooms.nextToLookAt()
-      if (kept === undefined || kept === this.#last) continue
-      if (kept.room !== undefined) this.#clear(kept, kept.room, time)
-      else if (kept.holder === undefined || kept.holder.expiresAt <= time.ms) this.#visit(kept, time)
+      if (kept === undefined) return
+      const { room, ticket } = kept
+      if (room !== undefined) {
+        if (isIdle(room, time)) this.#close(kept, room.lastFence)
+      } else if (ticket === undefined || kept.expiresAt <= time.ms) {
+        if (ticket === undefined || isPlain(ticket)) this.#close(kept, kept.fence)
+        else if (isIdle(this.#roomOf(kept), time)) this.#close(kept, kept.fence)
+      }
     }
   }
 
-  /** A room for a lone holder, to look at. */
-  #roomOf(kept: KeptRoom): Room {
+  /** A room to look at. */
+  #copyOf(kept: KeptRoom): Room {
     const room = openRoom(0, this.#reaches)
     fillLone(room, kept)
     return room
@@ -204,10 +256,17 @@ class MemoryStore implements Store {
 
 const originMs = Date.now() - performance.now()
 
-/** Monotonic. It stands still while the machine sleeps, which is right here: the holders sleep, too. */
+/**
+ * Monotonic, in whole milliseconds from the start of the process: V8 keeps whole numbers below 2^31 inside the room, and makes an
+ * object for every other number. It stands still while the machine sleeps, which is right here: the holders sleep, too.
+ */
 function processTime(atMs: number = performance.now()): StoreTime {
-  const ms = originMs + atMs
-  return { ms, us: Math.floor(ms * 1000) }
+  return { ms: Math.floor(atMs), us: fenceTime(atMs) }
+}
+
+/** In µs since 1970. */
+function fenceTime(atMs: number): number {
+  return Math.floor((originMs + atMs) * 1000)
 }
 
 function byCodeUnits(one: string, other: string): number {
