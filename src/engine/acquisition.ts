@@ -20,7 +20,7 @@ import {
 } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
 import { tellStoreError } from './events.ts'
-import { grantedAt, type QueuedAnswer, sampleOf } from './granted-at.ts'
+import { grantedAt, isTakenAtOnce, type QueuedAnswer, sampleOf } from './granted-at.ts'
 import { HeldLease } from './held-lease.ts'
 import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
@@ -150,14 +150,14 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   granted(granted: Granted): void {
     // Before an answer has said the store's time, nobody knows when the grant was. It asks.
     if (this.#state.tag === 'waiting') this.#state.granted = granted
-    this.#askSoon()
+    const atOnce = this.#openRenewals === 0 && isTakenAtOnce(this.#context)
+    if (!atOnce || !this.#takes(this.#context.now())) this.#askSoon()
   }
 
   due(at: Instant): boolean {
     const state = this.#state
     assert(state.tag !== 'over', 'a wait that is over is due')
-    if (state.tag === 'waiting' && state.granted !== undefined && this.#takes(state, state.granted, at))
-      return false
+    if (this.#takes(at)) return false
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
@@ -305,10 +305,13 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     else this.#askAnew()
   }
 
-  /** Whether the message was the lease. If not, it was a hint, and the store is asked. */
-  #takes(state: Waiting, granted: Granted, at: Instant): boolean {
+  /** Whether a message came that was the lease. If not, it was a hint, and the store is asked. */
+  #takes(at: Instant): boolean {
+    const state = this.#state
+    if (state.tag !== 'waiting' || state.granted === undefined) return false
+    const { granted, sample } = state
     state.granted = undefined
-    const askedAt = grantedAt(granted, state.sample, at)
+    const askedAt = grantedAt(granted, sample, at)
     if (askedAt === undefined || isUsedUp(this.ticket.ttlMs, askedAt, at)) return false
     // What the answer to an open question would have said is not heard any more.
     if (this.#openRenewals > 0) this.#overtaken = true

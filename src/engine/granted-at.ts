@@ -1,6 +1,7 @@
 import type { Instant } from '../base/clock.ts'
 import { CLOCK_RATE_ERROR } from '../base/validity.ts'
 import type { Granted, RenewAnswer } from '../contract/store.ts'
+import type { EngineContext } from './engine-context.ts'
 
 /** What one answer tells about the store's clock: it showed `storeMs` at a moment that was not before `askedAt`. */
 export interface ClockSample {
@@ -38,4 +39,12 @@ export function grantedAt(
     monotonicMs: Math.min(monotonicMs + leastMs, arrivedAt.monotonicMs),
     wallMs: Math.min(wallMs + leastMs, arrivedAt.wallMs),
   }
+}
+
+/**
+ * Whether the message of a grant is taken where it comes, and not at the end of the tick. Within this process the end of the tick
+ * would cost more than the rest of the hand-over. But a listener must not run inside of the release that sends the message.
+ */
+export function isTakenAtOnce({ store, events }: Pick<EngineContext, 'store' | 'events'>): boolean {
+  return store.inProcess === true && !events.acquired.isHeard
 }
