@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs'
 import { join, normalize } from 'node:path'
 import { expect, test } from 'vitest'
+import { mutants } from '../faults/mutants.ts'
 import { projectFiles, readProjectFile, root } from '../tidy/project.ts'
 
 const PAGE = 'docs/promises.md'
@@ -34,7 +35,7 @@ test('each name of a link is defined once, and used', () => {
 test('each store has a column in both tables, and in each row a test or the reason why there is none', () => {
   const stores = new Set(projectFiles().map((path) => /^src\/stores\/(\w+)\//.exec(path)?.[1]))
   stores.delete(undefined)
-  const byStore = tables.filter(({ header }) => header.length > 2)
+  const byStore = tables.filter(({ header }) => header.includes('memory'))
   expect(byStore).toHaveLength(2)
   for (const { header, rows } of byStore) {
     for (const store of stores) expect(header).toContain(store)
@@ -42,6 +43,15 @@ test('each store has a column in both tables, and in each row a test or the reas
       expect(row).toHaveLength(header.length)
       for (const cell of row.slice(1)) expect(cell).toMatch(/^(\[.+\]\[.+\]|– \w+ .+)$/)
     }
+  }
+})
+
+test('each fault of the table has one planted error, which can be planted, and the file and title of a test', () => {
+  const faults = tables.filter(({ header }) => header.includes('memory'))[1]?.rows.map(([name]) => name)
+  expect(mutants.map(({ fault }) => fault).toSorted()).toEqual(faults?.toSorted())
+  for (const { edits, test: file, fault } of mutants) {
+    expect(existsSync(root + file), fault).toBe(true)
+    for (const edit of edits) expect(readProjectFile(edit.file).split(edit.find), fault).toHaveLength(2)
   }
 })
 

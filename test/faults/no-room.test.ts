@@ -27,7 +27,7 @@ test.concurrent('a full disk under PostgreSQL: new keys fail in time, holders go
   await until('the disk is full', () => fill().then(isFalse, isDiskFull))
   await outlives(lease, 4000)
   // Tables have a little room left in their last pages. Then somebody hears of the disk.
-  const taken = await takenUntilRefused(locks)
+  const taken = await takenUntilRefused(locks, /no room left/)
   await server.sql('drop table filler')
   await worksAgain(locks, [lease, ...taken])
 })
@@ -38,7 +38,7 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
   const lease = await locks.acquire('held', { ttl: '4s' })
   await fillEtcd(server)
   await outlives(lease, 4000)
-  const taken = await takenUntilRefused(locks)
+  const taken = await takenUntilRefused(locks, /etcd has no space left/)
   expect(taken).toEqual([])
   // To give back needs no room.
   await lease.release()
@@ -90,7 +90,7 @@ async function outlives(lease: Lease, ttlMs: number): Promise<void> {
 }
 
 /** Takes keys until one is refused, which has to be said in one sentence and in time. */
-async function takenUntilRefused(locks: Locks): Promise<Lease[]> {
+async function takenUntilRefused(locks: Locks, why: RegExp): Promise<Lease[]> {
   const taken: Lease[] = []
   for (let number = 0; number < 5000; number += 1) {
     const startedAt = performance.now()
@@ -98,6 +98,7 @@ async function takenUntilRefused(locks: Locks): Promise<Lease[]> {
       taken.push(await locks.acquire(`new:${number}`, { wait: '1s', ttl: '60s' }))
     } catch (error) {
       expect(isHoldfastError(error), String(error)).toBe(true)
+      expect((error as Error).message).toMatch(why)
       expect((error as Error).message.length).toBeLessThan(500)
       expect(performance.now() - startedAt).toBeLessThan(20_000)
       return taken

@@ -207,6 +207,9 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
   },
 }
 
+/** In a lock file: a fence without an end, which would be the start of all others. */
+const MADE_UP_FENCE: Damage = { part: 18, text: '', number: Number.POSITIVE_INFINITY }
+
 /** No call may take longer, whatever it reads. */
 const BOUND_MS = 20_000
 
@@ -253,7 +256,7 @@ test.concurrent.for(Object.entries(places))(
         expect(fenceOf(await store.acquire(fresh))).toBeGreaterThan(fence)
         expect(await store.release({ key: fresh.key, id: fresh.id, cancel: false })).toEqual({ was: 'held' })
       }),
-      runs(40),
+      { ...runs(40), examples: [[[MADE_UP_FENCE]]] },
     )
     await store.close()
   },
