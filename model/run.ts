@@ -2,7 +2,7 @@
  * Checks the models of this folder with Spin: `npm run model -- [--full] [--json]`.
  *
  * Prints a table of the properties, and one of the planted errors with the counter-examples that were found. `--full` searches larger
- * worlds, for minutes and with gigabytes of memory, and plants nothing. Exits with 1 if a property does not hold, if a search was not
+ * worlds, for twenty minutes or so, and plants nothing. Exits with 1 if a property does not hold, if a search was not
  * complete, or if a planted error was not found.
  */
 import { parseArgs } from 'node:util'
