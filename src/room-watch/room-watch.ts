@@ -70,7 +70,7 @@ export interface RoomWatch {
 
 /**
  * Reads all rooms of a store periodically, one look at a time, and remembers what changed from one look to the next. Looks
- * take at most half of the time. While nothing changes they take a twentieth, but the next one begins within 5 s. The watch goes on while the store is away, and its memory is bounded by its limits.
+ * take at most half of the time. While nothing changes they take a twentieth, but the next one begins within 10 s. The watch goes on while the store is away, and its memory is bounded by its limits.
  */
 export function watchRooms(locks: WatchedLocks, options: WatchOptions = {}): RoomWatch {
   const watch = new Watch(locks, options)
@@ -246,4 +246,4 @@ const PAGE_SIZE = 500
 const SILENT_MS = 3000
 const AWAY_PAUSE_MS = 1000
 /** From the start of one look to the next, at most, while nothing changes. */
-const CALM_MS = 5000
+const CALM_MS = 10_000
