@@ -13,6 +13,7 @@ export function runs(count: number): fc.Parameters<unknown> {
     ...(seed === undefined ? {} : { seed: Number(seed) }),
     // A smaller example of a hostile server costs its time again and again.
     interruptAfterTimeLimit: 150_000 * Number(factor ?? 1),
+    markInterruptAsFailure: true,
   }
 }
 

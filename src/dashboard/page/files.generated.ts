@@ -4325,7 +4325,6 @@ td.actions {
   text-align: end;
 }
 
-
 td.average {
   white-space: nowrap;
   font-variant-numeric: tabular-nums;

@@ -435,7 +435,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
@@ -1111,7 +1112,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
@@ -1843,7 +1845,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
@@ -2507,7 +2510,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
@@ -3273,7 +3277,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
@@ -3968,7 +3973,8 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  room.first.e = room.holders > 0 and second
+  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
     room.first.q = after and string.sub(after, 1, 1) == 'q' and after
