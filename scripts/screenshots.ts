@@ -12,6 +12,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Browser, chromium } from 'playwright-core'
 import { createDashboard } from '../src/dashboard/index.ts'
+import type { PartitionsJson } from '../src/dashboard/view-json.ts'
 import { connect } from '../src/index.ts'
 import { ensureBinary } from '../test/servers/install.ts'
 import { startRedis } from '../test/servers/redis-server.ts'
@@ -27,8 +28,12 @@ const VIEWS: Readonly<Record<string, string>> = {
   contention: '#/contention',
   leaders: '#/leaders',
   processes: '#/processes',
+  partitions: '#/partitions',
   losses: '#/losses',
 }
+
+/** The last one comes later than the others, which do not hand their keys over to it at once. */
+const SHARING = ['share', 'share', 'share', 'share', 'share-later']
 
 interface Scene {
   readonly browser: Browser
@@ -47,7 +52,7 @@ async function main(): Promise<void> {
     args: ['--no-sandbox', '--disable-gpu'],
   })
   try {
-    const roles = ['web', 'web', 'web', 'worker', 'worker', 'doomed', 'frozen']
+    const roles = ['web', 'web', 'web', 'worker', 'worker', 'doomed', 'frozen', ...SHARING]
     processes.push(...roles.map((role) => play(role, redis.url)))
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
     const held = async (key: string): Promise<boolean> => (await locks.peek(key)) !== null
@@ -55,6 +60,12 @@ async function main(): Promise<void> {
       'all processes hold their keys',
       async () => (await held('report:nightly')) && held('import:7'),
     )
+    const isDivided = async (): Promise<boolean> => {
+      const view = await (await fetch(`${url}api/view?view=partitions`)).json()
+      const [partition] = (view as PartitionsJson).rows
+      return partition?.members === SHARING.length && partition.moving > 0
+    }
+    await until('keys of a partition move', isDivided, { everyMs: 500 })
     processes[5]?.kill('SIGKILL')
     processes[6]?.kill('SIGSTOP')
     const hasLosses = async (): Promise<boolean> => {

@@ -4,7 +4,9 @@ import type { JobsLook } from './jobs-look.ts'
 import { jobsRequestIn } from './jobs-request.ts'
 import { keysView } from './keys-view.ts'
 import type { LiveViewers } from './live.ts'
+import { partitionsView } from './partitions-view.ts'
 import { processesView } from './processes-view.ts'
+import { ownerText } from './ticket-json.ts'
 import { contentionView, lossesView } from './view.ts'
 import type {
   ContentionJson,
@@ -13,6 +15,8 @@ import type {
   KeysJson,
   LossesJson,
   OwnerJson,
+  PartitionKeyJson,
+  PartitionsJson,
   ProcessesJson,
 } from './view-json.ts'
 import { viewRequestOf } from './view-request.ts'
@@ -35,6 +39,8 @@ export async function exportedRows(
       return lossRows(lossesView(watch, { ...wanted, page: 'all' }))
     case 'processes':
       return processRows(processesView(watch, { ...wanted, page: 'all' }))
+    case 'partitions':
+      return partitionRows(partitionsView(watch, { ...wanted, page: 'all' }))
     case 'contention':
       return contentionRows({ rows: contentionView(watch, wanted.order) })
     case 'key':
@@ -44,7 +50,7 @@ export async function exportedRows(
   }
 }
 
-const LISTS: ReadonlySet<string> = new Set(['keys', 'losses', 'processes', 'contention'])
+const LISTS: ReadonlySet<string> = new Set(['keys', 'losses', 'processes', 'partitions', 'contention'])
 
 /** The keys, each with its first holder. */
 function keyRows({ rows }: KeysJson, at: number): readonly ExportRow[] {
@@ -96,6 +102,24 @@ function processRows({ rows }: ProcessesJson): readonly ExportRow[] {
     holds: holding,
     waits: waiting,
   }))
+}
+
+/** The keys of all partitions, each with its process. */
+function partitionRows({ rows }: PartitionsJson): readonly ExportRow[] {
+  return rows.flatMap(({ name, processes, free }) => {
+    const rowOf = (owner: OwnerJson | undefined, [key, fence, fromAt, to]: PartitionKeyJson): ExportRow => ({
+      partition: name,
+      key,
+      ...ownerCells(owner),
+      fence: owner === undefined ? null : fence,
+      heldSince: owner === undefined ? null : time(fromAt),
+      movesTo: to === undefined ? null : ownerText(processes[to]?.owner ?? {}),
+    })
+    return [
+      ...processes.flatMap(({ owner, keys }) => keys.map((key) => rowOf(owner, key))),
+      ...free.map((key) => rowOf(undefined, key)),
+    ]
+  })
 }
 
 function contentionRows({ rows }: ContentionJson): readonly ExportRow[] {

@@ -3,11 +3,12 @@ export function onePage<T, R>(
   matching: readonly T[],
   page: PageNumber,
   rowOf: (each: T) => R,
+  pageRows: number = PAGE_ROWS,
 ): { matching: number; page: number; pages: number; rows: readonly R[] } {
   if (page === 'all') return { matching: matching.length, page: 0, pages: 1, rows: matching.map(rowOf) }
-  const pages = Math.max(1, Math.ceil(matching.length / PAGE_ROWS))
+  const pages = Math.max(1, Math.ceil(matching.length / pageRows))
   const shown = Math.min(page, pages - 1)
-  const rows = matching.slice(shown * PAGE_ROWS, (shown + 1) * PAGE_ROWS).map(rowOf)
+  const rows = matching.slice(shown * pageRows, (shown + 1) * pageRows).map(rowOf)
   return { matching: matching.length, page: shown, pages, rows }
 }
 

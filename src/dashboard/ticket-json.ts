@@ -50,7 +50,7 @@ export function sampleJson({ at, holding, waiting }: KeySample): SampleJson {
 }
 
 /** By this text, owners are found and sorted: people look for the label first. */
-export function ownerText({ host, pid, label, text }: Owner): string {
+export function ownerText({ host, pid, label, text }: Owner | OwnerJson): string {
   return text ?? `${label ?? ''} ${host ?? '?'}:${String(pid ?? '?')}`.trimStart()
 }
 

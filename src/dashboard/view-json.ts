@@ -116,6 +116,46 @@ export interface ProcessKeyJson {
   readonly durationMs: number
 }
 
+/** One page of the partitions, sorted by name. */
+export interface PartitionsJson {
+  readonly matching: number
+  readonly page: number
+  readonly pages: number
+  readonly rows: readonly PartitionJson[]
+}
+
+/** A list of keys, or of numbers, that is divided among processes. */
+export interface PartitionJson {
+  /** The name of the group, which is unlike that of another list of keys with the same name. */
+  readonly id: string
+  readonly name: string
+  readonly keys: number
+  readonly members: number
+  readonly held: number
+  /** How many of the keys another process waits for. */
+  readonly moving: number
+  /** The members first. */
+  readonly processes: readonly PartitionProcessJson[]
+  /** The keys that nobody holds, as far as their names are known. */
+  readonly free: readonly PartitionKeyJson[]
+}
+
+export interface PartitionProcessJson {
+  readonly owner: OwnerJson
+  /** `undefined`: the process is no member, or none any more. */
+  readonly weight: number | undefined
+  /** How many keys it is to have, by its weight; not rounded. */
+  readonly due: number
+  /** How many keys it cannot have, because its work on them has not ended. */
+  readonly overdue: number
+  /** How many of its keys it does not renew. */
+  readonly late: number
+  readonly keys: readonly PartitionKeyJson[]
+}
+
+/** A list, because there may be thousands. `to`: the place of the process that waits for it. `fence` is '' if nobody holds it. */
+export type PartitionKeyJson = readonly [key: string, fence: string, fromAt: number, to?: number]
+
 export interface RowJson {
   readonly key: string
   readonly holding: number

@@ -16,6 +16,8 @@ export function viewRequestOf(query: URLSearchParams): ViewRequest {
       const shown = show === 'expired' || show === 'evicted' ? show : 'all'
       return { view: 'losses', search, show: shown, order, page }
     }
+    case 'partitions':
+      return { view: 'partitions', search, page }
     case 'processes':
       return { view: 'processes', search, order, page }
     default: {

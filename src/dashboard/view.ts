@@ -5,9 +5,18 @@ import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { type KeysRequest, keysView, knownElections, rowJson } from './keys-view.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
 import { type ListOrder, ordered, type Rank } from './order.ts'
+import { type PartitionsRequest, partitionsView } from './partitions-view.ts'
 import { type ProcessesRequest, processesView } from './processes-view.ts'
 import { holderJson, holdJson, ownerText, sampleJson, waiterJson } from './ticket-json.ts'
-import type { ContentionJson, KeyJson, KeysJson, LossesJson, ProcessesJson, ViewJson } from './view-json.ts'
+import type {
+  ContentionJson,
+  KeyJson,
+  KeysJson,
+  LossesJson,
+  PartitionsJson,
+  ProcessesJson,
+  ViewJson,
+} from './view-json.ts'
 
 /**
  * What the page shows, as JSON: at most one page of keys, foreign texts cut, fences as strings. Durations are as of the
@@ -24,12 +33,13 @@ export type ViewRequest =
       readonly order: ListOrder
       readonly page: PageNumber
     }
+  | PartitionsRequest
   | ProcessesRequest
 
 export function viewOf(
   watch: RoomWatch,
   request: ViewRequest,
-): SharedJson & (KeysJson | KeyJson | ContentionJson | LossesJson | ProcessesJson) {
+): SharedJson & (KeysJson | KeyJson | ContentionJson | LossesJson | PartitionsJson | ProcessesJson) {
   switch (request.view) {
     case 'keys':
       return { ...sharedView(watch), ...keysView(watch, request) }
@@ -39,6 +49,8 @@ export function viewOf(
       return { ...sharedView(watch), rows: contentionView(watch, request.order) }
     case 'losses':
       return { ...sharedView(watch), ...lossesView(watch, request) }
+    case 'partitions':
+      return { ...sharedView(watch), ...partitionsView(watch, request) }
     case 'processes':
       return { ...sharedView(watch), ...processesView(watch, request) }
     default:

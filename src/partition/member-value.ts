@@ -12,16 +12,21 @@ export function memberValue({ weight, claims, overdue }: Omit<Claimant, 'id'>): 
 }
 
 /** Another program may have written anything. Then the member gets no keys. */
-export function claimantOf({ id, value = '' }: GroupMember): Claimant {
+export function claimantOf({ id, value }: GroupMember): Claimant {
+  return { id, ...(toldBy(value) ?? { weight: 0, claims: [], overdue: [] }) }
+}
+
+/** What a value of a member says; `undefined`: it is none of a partition. */
+export function toldBy(value = ''): Omit<Claimant, 'id'> | undefined {
   try {
     const { weight, keys, overdue = [] } = JSON.parse(value) as Readonly<Record<string, unknown>>
     if (isWeight(weight) && typeof keys === 'string' && isPlaces(overdue)) {
-      return { id, weight, claims: numbersIn(keys), overdue }
+      return { weight, claims: numbersIn(keys), overdue }
     }
   } catch {
     // No JSON.
   }
-  return { id, weight: 0, claims: [], overdue: [] }
+  return undefined
 }
 
 export function isWeight(weight: unknown): weight is number {

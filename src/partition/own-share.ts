@@ -1,5 +1,6 @@
 import type { Lease, Locks } from '../index.ts'
 import { createLockWorker, type LockWorker, type WorkerState } from '../worker/index.ts'
+import { lockKey } from './names.ts'
 import type { AnyKey, PartitionSettings } from './options.ts'
 import { partitionTopics } from './partition-events.ts'
 
@@ -137,7 +138,7 @@ export class OwnShare {
   #workerOf(key: AnyKey): LockWorker {
     const { work, onError } = this.#settings
     const { ttl, backoff, maxBackoff, grace } = work
-    return createLockWorker(this.#locks, `${this.#name}:${key}`, {
+    return createLockWorker(this.#locks, lockKey(this.#name, key), {
       ...{ ttl, backoff, maxBackoff, grace },
       start: async (lease, { signal, fail }) => {
         const { fence } = lease

@@ -5,6 +5,7 @@ import type { Lease, Locks, Owner } from '../index.ts'
 import { claimantOf } from './member-value.ts'
 import { MembershipLoop } from './membership-loop.ts'
 import { murmur3 } from './murmur3.ts'
+import { groupName, lockKey } from './names.ts'
 import {
   type AnyKey,
   type KeyPartitionOptions,
@@ -113,7 +114,7 @@ export function createPartition(
   }
   const settings = parsePartition(name, options)
   // Makes no lock, and refuses what no store keeps as it is.
-  for (const key of settings.keys) locks.readWrite(`${name}:${key}`)
+  for (const key of settings.keys) locks.readWrite(lockKey(name, key))
   return new PartitionOverLocks(locks, name, settings)
 }
 
@@ -131,7 +132,7 @@ class PartitionOverLocks implements KeyPartition<AnyKey> {
     this.#settings = settings
     this.#share = new OwnShare(locks, name, settings, (change) => this.#tell(change))
     // Lists of keys that differ are partitions of their own: a key that both have is held by one of them.
-    const group = locks.group(`${name}#${listName(settings.keys)}`)
+    const group = locks.group(groupName(name, settings.keys))
     this.#loop = new MembershipLoop(name, group, { share: this.#share, settings })
   }
 
@@ -192,9 +193,4 @@ class PartitionOverLocks implements KeyPartition<AnyKey> {
       )
     }
   }
-}
-
-/** The same for the same list of keys, in every process. */
-function listName(keys: readonly AnyKey[]): string {
-  return typeof keys[0] === 'number' ? String(keys.length) : `${keys.length}.${murmur3(JSON.stringify(keys))}`
 }

@@ -92,7 +92,7 @@ export class Processes {
 }
 
 /** Equal for all tickets of one process: without what a leader publishes, which is not about its process. */
-function processName({ host, pid, label, text }: Owner): string {
+export function processName({ host, pid, label, text }: Owner): string {
   return text ?? JSON.stringify([host, pid, label])
 }
 

@@ -7,8 +7,9 @@ import { shortestMs } from '../base/measured.ts'
 import { openSqlite, type TestStore } from '../cli/stores.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
-import { isTooWide, startBrowser, type Visit, visit } from './browser.ts'
+import { accessibilityFaults, isTooWide, startBrowser, type Visit, visit } from './browser.ts'
 import { serve, type TestServer } from './dashboard-server.ts'
+import { SharedOut } from './shared-out.ts'
 
 let browser: Browser
 beforeAll(async () => {
@@ -364,6 +365,37 @@ describe('the page', () => {
     leave()
     giveUp.abort()
     await Promise.allSettled([leading, waiting])
+  })
+
+  test('shows each partition as a picture: rows of processes, squares of keys, and those that move', async () => {
+    await using shared = new SharedOut(memoryStore())
+    const first = shared.join('web-1', { partitions: 64 })
+    await until('it holds all keys', () => first.partition.held.size === 64)
+    first.hang()
+    shared.join('web-2', { partitions: 64 })
+    for (const viewport of [
+      { width: 1280, height: 800 },
+      { width: 320, height: 640 },
+    ]) {
+      await using opened = await open(shared.locks, { viewport })
+      const { page } = opened
+      await page.getByRole('link', { name: 'Partitions' }).click()
+      await page.getByText(/^64 keys over 2 processes: 64 \/ 0; 0 held by nobody, 32 moving$/).waitFor()
+      const table = page.getByRole('table', { name: 'Processes and keys of customers' })
+      const row = table.getByRole('row', { name: /web-1/ })
+      expect(await row.getByRole('link').count()).toBe(64)
+      expect(await row.getByRole('link', { name: /moves to web-2/ }).count()).toBe(32)
+      expect(await isTooWide(page)).toBe(false)
+      expect(await accessibilityFaults(page)).toEqual([])
+      // One stop for Tab, then the arrow keys.
+      expect(await row.locator('a[tabindex="0"]').count()).toBe(1)
+      await page.keyboard.press('j')
+      await page.keyboard.press('ArrowRight')
+      const focused = await page.evaluate('document.activeElement.title')
+      expect(focused).toMatch(/^1: web-1 .*, fence \d+, since /)
+      await page.keyboard.press('Enter')
+      await page.getByRole('heading', { name: 'customers:1', exact: true }).waitFor()
+    }
   })
 
   test('asks for the token, and does not keep it in the address', async () => {

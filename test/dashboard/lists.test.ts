@@ -240,7 +240,7 @@ describe('a list', () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     await page.keyboard.press('Escape')
     await shows(page, ['apple', 'pear', 'plum'])
-    await page.keyboard.press('5')
+    await page.keyboard.press('6')
     await page.getByText('No loss was seen.').waitFor()
   })
 })
@@ -286,6 +286,7 @@ test.each(LOOKS)('axe-core finds no fault in any view: $colorScheme', async (loo
     ['contention', 'order:1'],
     ['leaders', 'mailer'],
     ['processes', 'web-1'],
+    ['partitions', 'No process is a member of a partition.'],
     ['losses', 'No loss was seen.'],
     ['key?key=order:1', 'Queue: 2 waiters'],
   ] as const

@@ -26,6 +26,8 @@ export const files: {
   readonly 'lists.css': string
   readonly 'losses-view.js': string
   readonly 'main.js': string
+  readonly 'partitions-view.js': string
+  readonly 'partitions.css': string
   readonly 'picture.js': string
   readonly 'places.js': string
   readonly 'processes-view.js': string
@@ -1460,6 +1462,7 @@ const EVICTION =
     <link rel="stylesheet" href="controls.css" />
     <link rel="stylesheet" href="tables.css" />
     <link rel="stylesheet" href="lists.css" />
+    <link rel="stylesheet" href="partitions.css" />
     <link rel="stylesheet" href="jobs.css" />
     <script type="module" src="main.js"></script>
   </head>
@@ -1478,6 +1481,7 @@ const EVICTION =
         <a href="#/contention">Contention</a>
         <a href="#/leaders">Leaders</a>
         <a href="#/processes">Processes</a>
+        <a href="#/partitions">Partitions</a>
         <a href="#/losses">Losses</a>
         <a href="#/jobs" hidden>Jobs</a>
       </nav>
@@ -2774,6 +2778,7 @@ const KEYS = [
   ['1 2 3 …', 'the views, from left to right'],
   ['/', 'filter; Esc leads to the rows'],
   ['j k ↓ ↑', 'mark the next row, or the one before'],
+  ['← →', 'the key beside, in a row of a partition'],
   ['g G', 'mark the first row, or the last'],
   ['Enter', 'open the marked row'],
   ['Esc', 'back to the list'],
@@ -3455,6 +3460,7 @@ import { listenToKeys, showHelp } from './keyboard.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
+import { partitionsView } from './partitions-view.js'
 import { addressOf, placeIn } from './places.js'
 import { processesView } from './processes-view.js'
 import { sessionView } from './session-view.js'
@@ -3468,6 +3474,7 @@ const VIEWS = {
   leaders: leadersView,
   losses: lossesView,
   processes: processesView,
+  partitions: partitionsView,
   jobs: jobsView,
   key: keyView,
   job: jobView,
@@ -3584,6 +3591,368 @@ setText(part('#zone'), zoneName())
 startTicking()
 arrive()
 listenToKeys({ view: () => shown })
+`,
+  'partitions-view.js': `import { element, reconcile, setAttribute, setStrange, setText, visible } from './elements.js'
+import { listBar, pagerOf } from './list-bar.js'
+import { addressOf } from './places.js'
+import { searchField } from './search-field.js'
+import { cell, counted, ownerName, ownerNode, showCount, table, tableBody } from './tickets.js'
+import { fullTime } from './time.js'
+/** @import { PartitionJson, PartitionKeyJson, PartitionProcessJson, PartitionsJson, ViewJson } from '../view-json.ts' */
+
+/** Which process holds which keys of each partition: a row for each process, and a square for each of its keys. */
+export function partitionsView({ place, go }) {
+  const partitions = element('div')
+  const empty = element('p', { class: 'empty' })
+  const pager = pagerOf({ one: 'partition' }, (page) => go({ page }))
+  const query = () => ({ view: 'partitions', search: place.search ?? '', page: place.page ?? 0 })
+  const tools = element(
+    'form',
+    { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
+    searchField(place, go, 'Filter by the name of the partition'),
+  )
+  const about = element('p', { class: 'about' }, ABOUT)
+  return {
+    node: element('div', {}, tools, about, listBar({ pager: pager.node, query }), partitions, empty),
+    query,
+    /** @param {ViewJson & PartitionsJson} view */
+    update(view) {
+      reconcile(
+        partitions,
+        view.rows.map((row) => ({ ...row, isCut: view.isCut })),
+        ({ id }) => id,
+        partitionSection,
+      )
+      setText(empty, view.rows.length > 0 ? '' : 'No process is a member of a partition.')
+      pager.update(view)
+    },
+  }
+}
+
+/** @param {PartitionJson} partition */
+function partitionSection({ name }) {
+  const rows = tableBody()
+  const title = element('h2')
+  const sums = element('p', { class: 'sums' })
+  const moves = element('p', { class: 'moves' })
+  setStrange(title, name)
+  const grid = table({
+    caption: \`Processes and keys of \${visible(name)}\`,
+    className: 'partition',
+    columns: COLUMNS,
+    rows,
+  })
+  return {
+    node: element('section', {}, title, sums, grid, moves),
+    /** @param {PartitionJson & { isCut: boolean }} partition */
+    update(partition) {
+      const { keys, processes, free } = partition
+      setText(sums, sumsOf(partition))
+      const size = keys <= MOST_NAMED ? 'named' : 'small'
+      const lanes = processes.map((process, at) => ({
+        ...{ process, at, name, processes, size },
+        id: ownerName(process.owner),
+      }))
+      const unheld = { owner: { text: 'nobody' }, weight: undefined, due: 0, overdue: 0, late: 0, keys: free }
+      const last = { process: unheld, at: -1, name, processes, size, id: '' }
+      reconcile(rows, free.length > 0 ? [...lanes, last] : lanes, ({ id }) => id, lane)
+      setText(moves, movesOf(partition))
+    },
+  }
+}
+
+/** @param {PartitionJson & { isCut: boolean }} partition */
+function sumsOf({ keys, members, held, moving, processes, isCut }) {
+  const taking = processes.filter((process) => process.weight !== undefined || process.keys.length > 0)
+  const shares = taking.map((process) => process.keys.length).sort((a, b) => b - a)
+  const shown = shares.length <= 12 ? shares.join(' / ') : \`\${shares[0]} to \${shares.at(-1)} each\`
+  const unheld = Math.max(0, keys - held)
+  const free =
+    isCut && unheld > 0 ? 'not all of them were read' : \`\${unheld.toLocaleString('en')} held by nobody\`
+  return \`\${counted(keys, 'key')} over \${counted(members, 'process', 'processes')}: \${shown}; \${free}, \${moving.toLocaleString('en')} moving\`
+}
+
+/** The same as the marks on the squares, as text. @param {PartitionJson} partition */
+function movesOf({ processes, moving }) {
+  const moves = processes.flatMap(({ keys }, from) =>
+    keys
+      .filter(([, , , to = from]) => to !== from)
+      .map(([key, , , to]) => \`\${visible(key)} to \${nameAt(processes, to)}\`),
+  )
+  if (moves.length === 0) return ''
+  const rest = moving > MOVES ? \`, and \${(moving - MOVES).toLocaleString('en')} more\` : ''
+  return \`Moving: \${moves.slice(0, MOVES).join(', ')}\${rest}\`
+}
+
+function nameAt(processes, at) {
+  return ownerName(processes[at].owner)
+}
+
+function lane({ name }) {
+  const owner = ownerNode()
+  const note = element('small', { class: 'late' })
+  const weight = cell('count', { 'data-title': 'weight', 'data-align': 'end', 'data-some': 'true' })
+  const held = cell('count', { 'data-title': 'holds', 'data-align': 'end', 'data-some': 'true' })
+  const due = cell('count', { 'data-title': 'share', 'data-align': 'end', 'data-some': 'true' })
+  const squares = element('span', { class: 'squares', onkeydown: walk })
+  return {
+    node: element(
+      'tr',
+      { role: 'row' },
+      cell('holder', {}, owner.node, note),
+      weight,
+      held,
+      due,
+      cell('squares', {}, squares),
+    ),
+    /** @param {{ process: PartitionProcessJson, at: number, processes: PartitionJson['processes'], size: string }} lane */
+    update({ process, at, processes, size }) {
+      owner.update(process.owner)
+      setText(note, notesOf(process, at))
+      setText(weight, process.weight?.toLocaleString('en') ?? '–')
+      showCount(held, process.keys.length)
+      setText(due, process.weight === undefined ? '–' : rounded(process.due))
+      setAttribute(squares, 'class', \`squares \${size} \${at < 0 ? 'free' : \`tone-\${at % 6}\`}\`)
+      reconcile(
+        squares,
+        process.keys.map((key) => ({ key, at, name, processes })),
+        ({ key: [key] }) => key,
+        square,
+      )
+      // One stop for Tab in each row. The arrow keys lead on from there.
+      const links = [...squares.children]
+      if (!links.some((link) => link.tabIndex === 0) && links.length > 0) links[0].tabIndex = 0
+    },
+  }
+}
+
+function notesOf({ weight, overdue, late }, at) {
+  const notes = []
+  if (at >= 0 && weight === undefined) notes.push('no member')
+  if (late > 0) notes.push(\`does not renew \${counted(late, 'key')}\`)
+  if (overdue > 0) notes.push(\`work on \${counted(overdue, 'key')} does not end\`)
+  return notes.join(', ')
+}
+
+function rounded(due) {
+  return (Math.round(due * 10) / 10).toLocaleString('en')
+}
+
+/** @param {{ key: PartitionKeyJson, name: string }} item */
+function square({ key: [key], name }) {
+  const text = element('span')
+  const node = element('a', { href: addressOf({ view: 'key', key: \`\${name}:\${key}\` }), tabindex: '-1' }, text)
+  setStrange(text, key)
+  let known
+  return {
+    node,
+    update({ key: [, fence, fromAt, to], at, processes }) {
+      const isMoving = to !== undefined && to !== at
+      const target = isMoving ? nameAt(processes, to) : ''
+      // The time is that of the fence. It is written once, because it takes longer than all the rest.
+      const now = \`\${fence} \${at} \${target}\`
+      if (now === known) return
+      known = now
+      const holder =
+        at < 0 ? 'held by nobody' : \`\${nameAt(processes, at)}, fence \${fence}, since \${fullTime(fromAt)}\`
+      const move = at < 0 ? 'wanted by' : 'moves to'
+      const label = \`\${visible(key)}: \${holder}\${isMoving ? \`, \${move} \${target}\` : ''}\`
+      setAttribute(node, 'title', label)
+      setAttribute(node, 'aria-label', label)
+      setAttribute(node, 'data-moves', isMoving ? \`\${to % 6}\` : undefined)
+    },
+  }
+}
+
+/** Leads along the squares of a row. */
+function walk(event) {
+  const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
+  const next = step === 1 ? event.target.nextElementSibling : event.target.previousElementSibling
+  if (step === undefined || next === null) return
+  event.preventDefault()
+  event.target.tabIndex = -1
+  next.tabIndex = 0
+  next.focus()
+}
+
+const COLUMNS = [
+  { title: 'Process', name: 'holder' },
+  { title: 'Weight', name: 'count', align: 'end' },
+  { title: 'Holds', name: 'count', align: 'end' },
+  { title: 'Share', name: 'count', align: 'end' },
+  { title: 'Keys', name: 'squares' },
+]
+/** Up to this many keys, the squares show the names. */
+const MOST_NAMED = 256
+const MOVES = 10
+const ABOUT =
+  'Each square is a key, in the row of the process that holds it. A square with a dot is moving: another process waits for it. Point at a square for its name, holder and fence. Share is what the process is to hold by its weight.'
+`,
+  'partitions.css': `.partition td {
+  vertical-align: top;
+}
+
+section > h2 {
+  margin-top: 18px;
+}
+
+.sums,
+.moves {
+  margin: 4px 0 6px;
+  color: var(--quiet);
+  font-variant-numeric: tabular-nums;
+  overflow-wrap: anywhere;
+}
+
+.moves:empty {
+  display: none;
+}
+
+span.squares {
+  display: flex;
+  flex-wrap: wrap;
+  gap: 3px;
+}
+
+.squares a {
+  position: relative;
+  min-width: 26px;
+  max-width: 16em;
+  height: 22px;
+  padding: 0 5px;
+  border: 1px solid var(--tone);
+  border-inline-start-width: 4px;
+  border-radius: 3px;
+  background: color-mix(in srgb, var(--tone) 18%, var(--card));
+  color: var(--text);
+  font: 11px / 20px var(--mono);
+  text-align: center;
+  text-decoration: none;
+  white-space: nowrap;
+}
+
+.squares a span {
+  display: block;
+  overflow: hidden;
+  text-overflow: ellipsis;
+}
+
+.squares.small {
+  gap: 2px;
+}
+
+.squares.small a {
+  min-width: 0;
+  width: 12px;
+  height: 12px;
+  padding: 0;
+  border-width: 1px;
+  background: var(--tone);
+}
+
+.squares.small a span {
+  display: none;
+}
+
+.squares.free a {
+  border-style: dashed;
+  border-width: 1px;
+  background: none;
+}
+
+/* Another process waits for it: a dot of the colour of that process. */
+.squares a[data-moves] {
+  outline: 2px dashed var(--warn);
+}
+
+.squares a[data-moves]::after {
+  content: "";
+  position: absolute;
+  top: -3px;
+  inset-inline-end: -3px;
+  width: 8px;
+  height: 8px;
+  border: 1px solid var(--card);
+  border-radius: 50%;
+  background: var(--to);
+}
+
+.squares a:focus-visible {
+  outline: 3px solid var(--accent);
+  z-index: 1;
+}
+
+.squares.free {
+  --tone: var(--quiet);
+}
+
+.squares.tone-0 {
+  --tone: var(--tone-0);
+}
+
+[data-moves="0"] {
+  --to: var(--tone-0);
+}
+
+.squares.tone-1 {
+  --tone: var(--tone-1);
+}
+
+[data-moves="1"] {
+  --to: var(--tone-1);
+}
+
+.squares.tone-2 {
+  --tone: var(--tone-2);
+}
+
+[data-moves="2"] {
+  --to: var(--tone-2);
+}
+
+.squares.tone-3 {
+  --tone: var(--tone-3);
+}
+
+[data-moves="3"] {
+  --to: var(--tone-3);
+}
+
+.squares.tone-4 {
+  --tone: var(--tone-4);
+}
+
+[data-moves="4"] {
+  --to: var(--tone-4);
+}
+
+.squares.tone-5 {
+  --tone: var(--tone-5);
+}
+
+[data-moves="5"] {
+  --to: var(--tone-5);
+}
+
+@media (min-width: 721px) {
+  table.partition {
+    table-layout: fixed;
+  }
+
+  .partition th.holder {
+    width: 19%;
+  }
+
+  .partition th.count {
+    width: 72px;
+  }
+}
+
+@media (max-width: 720px) {
+  .partition td.squares {
+    flex: 1 1 100%;
+  }
+}
 `,
   'picture.js': `import { stepwise } from './charts.js'
 import { drawn, element } from './elements.js'
@@ -3765,7 +4134,7 @@ export function openGroupsIn({ open = '[]' }) {
   }
 }
 
-const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'partitions', 'jobs'])
 const DEFAULTS = { show: 'all', as: 'list', open: '[]' }
 `,
   'processes-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'

@@ -130,6 +130,7 @@ const KEYS = [
   ['1 2 3 …', 'the views, from left to right'],
   ['/', 'filter; Esc leads to the rows'],
   ['j k ↓ ↑', 'mark the next row, or the one before'],
+  ['← →', 'the key beside, in a row of a partition'],
   ['g G', 'mark the first row, or the last'],
   ['Enter', 'open the marked row'],
   ['Esc', 'back to the list'],

@@ -10,6 +10,7 @@ import { listenToKeys, showHelp } from './keyboard.js'
 import { keysView } from './keys-view.js'
 import { leadersView } from './leaders-view.js'
 import { lossesView } from './losses-view.js'
+import { partitionsView } from './partitions-view.js'
 import { addressOf, placeIn } from './places.js'
 import { processesView } from './processes-view.js'
 import { sessionView } from './session-view.js'
@@ -23,6 +24,7 @@ const VIEWS = {
   leaders: leadersView,
   losses: lossesView,
   processes: processesView,
+  partitions: partitionsView,
   jobs: jobsView,
   key: keyView,
   job: jobView,

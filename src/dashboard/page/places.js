@@ -26,5 +26,5 @@ export function openGroupsIn({ open = '[]' }) {
   }
 }
 
-const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'jobs'])
+const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'partitions', 'jobs'])
 const DEFAULTS = { show: 'all', as: 'list', open: '[]' }
