@@ -4,7 +4,7 @@ export type Wrap = (run: () => void) => void
 /**
  * Runs the work inside of `wrap`, and exactly once, whatever `wrap` does. `attempt` calls a function, and deals with what it throws.
  */
-export function wrapped<T>(work: () => T, wrap: Wrap, attempt: (step: () => void) => void): () => T {
+function wrapped<T>(work: () => T, wrap: Wrap, attempt: (step: () => void) => void): () => T {
   return () => {
     let hasBegun = false
     let repeatEnd: () => T = notEnded

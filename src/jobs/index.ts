@@ -3,6 +3,8 @@
  *
  * @module
  */
+export type { Wrap } from '../base/around.ts'
+export type { TopicEvents } from '../base/topics.ts'
 export { inBatches, type JobBatchOptions, type JobBatchWork } from './batches.ts'
 export { createJobs } from './create-jobs.ts'
 export {
@@ -22,7 +24,7 @@ export {
   type RunningJob,
   type SettleOptions,
 } from './job.ts'
-export { type JobEvents, jobEvents } from './job-events.ts'
+export { type JobEvent, type JobEvents, jobEvents } from './job-events.ts'
 export type {
   BacklogOptions,
   ClaimOptions,

@@ -40,7 +40,9 @@ export interface JobEvents {
     }
 }
 
-interface JobEvent<Name extends string> {
+/** What each of these events tells. */
+export interface JobEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number

@@ -3,7 +3,8 @@
  *
  * @module
  */
+export type { TopicEvents } from '../base/topics.ts'
 export { createLimit, type Limit, type LimitOutcome, type LimitWork } from './limit.ts'
-export { type LimitEvents, limitEvents } from './limit-events.ts'
+export { type LimitEvent, type LimitEvents, limitEvents } from './limit-events.ts'
 export type { LimitOptions, RunOptions, SlidingWindow, TryRunOptions } from './options.ts'
 export type { RateLimiter } from './rate-limiter.ts'

@@ -24,7 +24,9 @@ export interface LimitEvents {
   }
 }
 
-interface LimitEvent<Name extends string> {
+/** What each of these events tells. */
+export interface LimitEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number

@@ -3,7 +3,9 @@
  *
  * @module
  */
+export type { TopicEvents } from '../base/topics.ts'
 export type {
+  AnyKey,
   KeyPartitionOptions,
   NumberedPartitionOptions,
   PartitionDoing,
@@ -19,4 +21,4 @@ export {
   type NumberedPartition,
   type PartitionMember,
 } from './partition.ts'
-export { type PartitionEvents, partitionEvents } from './partition-events.ts'
+export { type PartitionEvent, type PartitionEvents, partitionEvents } from './partition-events.ts'

@@ -71,6 +71,7 @@ export interface NumberedPartitionOptions extends PartitionWork<number> {
   readonly partitions: number
 }
 
+/** A key of a list, or the number of a partition. */
 export type AnyKey = string | number
 
 export interface PartitionSettings {

@@ -29,7 +29,9 @@ export interface PartitionEvents {
   }
 }
 
-interface PartitionEvent<Name extends string> {
+/** What each of these events tells. */
+export interface PartitionEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number

@@ -3,9 +3,11 @@
  *
  * @module
  */
+export type { Wrap } from '../base/around.ts'
+export type { TopicEvents } from '../base/topics.ts'
 export { type NodeCronRunCoordinator, nodeCronCoordinator } from './node-cron.ts'
 export type { ScheduledJobOptions, ScheduleOptions } from './options.ts'
 export type { FinishedRun, ScheduledRun } from './run.ts'
 export { createSchedule, type Schedule, type ScheduledWork } from './schedule.ts'
-export { type ScheduleEvents, scheduleEvents } from './schedule-events.ts'
+export { type ScheduleEvent, type ScheduleEvents, scheduleEvents } from './schedule-events.ts'
 export type { ScheduledJob, ScheduleStatus } from './scheduled-job.ts'

@@ -37,7 +37,9 @@ export interface ScheduleEvents {
   }
 }
 
-interface ScheduleEvent<Name extends string> {
+/** What each of these events tells. */
+export interface ScheduleEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number

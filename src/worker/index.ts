@@ -3,9 +3,11 @@
  *
  * @module
  */
+export type { Wrap } from '../base/around.ts'
+export type { TopicEvents } from '../base/topics.ts'
 export type { WorkerLease } from './lock.ts'
 export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
 export type { LockWorkerOptions, WorkerClock } from './options.ts'
 export type { ShutdownSignal } from './shutdown.ts'
 export type { Doing, StopReason, WorkerTerm } from './term.ts'
-export { type WorkerEvents, workerEvents } from './worker-events.ts'
+export { type TermEvent, type WorkerEvents, workerEvents } from './worker-events.ts'

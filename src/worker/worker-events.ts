@@ -20,7 +20,9 @@ export interface WorkerEvents {
   }
 }
 
-interface TermEvent<Name extends string> {
+/** What each of these events tells. */
+export interface TermEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number

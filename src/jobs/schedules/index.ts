@@ -3,6 +3,7 @@
  *
  * @module
  */
+export type { TopicEvents } from '../../base/topics.ts'
 export { createJobSchedules } from './create-job-schedules.ts'
 export type {
   InTransaction,
@@ -30,4 +31,5 @@ export {
   jobScheduleEvents,
   type LeftOutTicks,
   type ScheduleFire,
+  type TickEvent,
 } from './tick-events.ts'

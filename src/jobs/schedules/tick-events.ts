@@ -40,7 +40,9 @@ export interface JobScheduleEvents {
   readonly 'left-out': TickEvent<'left-out'> & LeftOutTicks
 }
 
-interface TickEvent<Name extends string> {
+/** What each of these events tells. */
+export interface TickEvent<Name extends string> {
+  /** The name of the event. */
   readonly event: Name
   /** When, by this process's clock, in milliseconds since 1970. */
   readonly at: number
