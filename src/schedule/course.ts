@@ -16,6 +16,10 @@ export class Course {
   #excusedUntilMs: number = Number.NEGATIVE_INFINITY
   #lookedAt: Instant
   #learnedAt: Instant | undefined
+  /** The ticks up to `#doneUntilMs` that this process has not handled: some process has to have run them. In order. */
+  #gaps: TicksBetween[] = []
+  /** Later than `#doneUntilMs`, ticks up to here were judged. */
+  #judgedUntilMs: number = Number.NEGATIVE_INFINITY
 
   constructor(ticks: Ticks, clock: Clock, settings: Pick<JobSettings, 'missed' | 'windowMs'>) {
     this.#ticks = ticks
@@ -52,8 +56,47 @@ export class Course {
     return Math.max(1, Math.min(next - this.nowMs, LONGEST_SLEEP_MS))
   }
 
-  attended(tickMs: number): void {
-    this.#doneUntilMs = Math.max(this.#doneUntilMs, tickMs)
+  /** `isOpen`: the tick was left out here, and nothing tells that another process has run it. */
+  attended(tickMs: number, { isOpen }: { readonly isOpen: boolean }): void {
+    if (tickMs <= this.#doneUntilMs) return
+    this.#addGap(Math.max(this.#doneUntilMs, this.#judgedUntilMs), isOpen ? tickMs + 1 : tickMs)
+    this.#doneUntilMs = tickMs
+  }
+
+  /** Some process has to have run the ticks from here on, also those from before the start of this process. */
+  doubt(sinceMs: number): void {
+    if (sinceMs < this.#doneUntilMs) this.#gaps.unshift({ afterMs: sinceMs, beforeMs: this.#doneUntilMs + 1 })
+    else this.#judgedUntilMs = Math.max(this.#judgedUntilMs, sinceMs)
+  }
+
+  /**
+   * The earliest tick that this process has not handled, once no process can begin it any more, whatever its clock says.
+   * `reliableMs`: up to which age of such a tick the store still tells if it ran. Older ones are passed over.
+   */
+  suspect(reliableMs: (tickMs: number) => number): number | undefined {
+    const untilMs = this.nowMs - this.#settings.windowMs - SKEW_MS
+    const latest = this.#ticks.last(untilMs)
+    if (latest === undefined) return undefined
+    const reliableFromMs = this.nowMs - reliableMs(latest)
+    for (let gap = this.#gaps[0]; gap !== undefined; gap = this.#gaps[0]) {
+      const tick = this.#ticks.next(Math.max(gap.afterMs, reliableFromMs))
+      if (tick !== undefined && tick < gap.beforeMs) return tick <= untilMs ? tick : undefined
+      this.#gaps.shift()
+    }
+    const tick = this.#ticks.next(Math.max(this.#doneUntilMs, this.#judgedUntilMs, reliableFromMs))
+    return tick !== undefined && tick <= untilMs ? tick : undefined
+  }
+
+  judged(tickMs: number): void {
+    const gap = this.#gaps[0]
+    if (gap !== undefined) this.#gaps[0] = { ...gap, afterMs: tickMs }
+    else this.#judgedUntilMs = Math.max(this.#judgedUntilMs, tickMs)
+  }
+
+  /** The tick that waited for the run which ends now, with `overlap: 'queue'`: ticks before it were left out. */
+  get queuedMs(): number {
+    if (this.#settings.missed === 'all') return Number.NEGATIVE_INFINITY
+    return this.#ticks.last(this.nowMs) ?? Number.NEGATIVE_INFINITY
   }
 
   isLate(tickMs: number): boolean {
@@ -65,12 +108,9 @@ export class Course {
     if (this.#settings.missed !== 'all') this.#excusedUntilMs = this.nowMs
   }
 
-  /** The ticks between these instants that some process could still want to run. */
+  /** The ticks between these instants that some process could still want to run, or could take for missed. */
   *between(fromMs: number, untilMs: number): Generator<number, void, void> {
-    const { missed, windowMs } = this.#settings
-    const { nowMs } = this
-    // Unless all missed ticks are made up for, only the last tick of the past counts.
-    const caredForMs = missed === 'all' ? nowMs - windowMs : (this.#ticks.last(nowMs) ?? nowMs) - 1
+    const caredForMs = this.nowMs - this.#settings.windowMs - 2 * SKEW_MS
     let tick = this.#ticks.next(Math.max(fromMs, caredForMs))
     for (; tick !== undefined && tick <= untilMs; tick = this.#ticks.next(tick)) yield tick
   }
@@ -95,13 +135,35 @@ export class Course {
     const jumpedMs = at.wallMs - before.wallMs - (at.monotonicMs - before.monotonicMs)
     if (jumpedMs > JUMP_MS) this.#livedFromMs = at.wallMs
     // A clock that is set back to before `#livedFromMs` meets ticks that are not handled yet. Ticks after it are handled.
-    if (at.wallMs < this.#livedFromMs) this.#livedFromMs = this.#doneUntilMs = at.wallMs
+    if (at.wallMs < this.#livedFromMs) {
+      this.#livedFromMs = this.#doneUntilMs = at.wallMs
+      this.#gaps = []
+      this.#judgedUntilMs = Number.NEGATIVE_INFINITY
+    }
     return at.wallMs
   }
+
+  #addGap(afterMs: number, beforeMs: number): void {
+    const first = this.#ticks.next(afterMs)
+    if (first === undefined || first >= beforeMs) return
+    this.#gaps.push({ afterMs, beforeMs })
+    // Nobody may listen, and so nobody judges.
+    if (this.#gaps.length > MOST_GAPS) this.#gaps.shift()
+  }
 }
+
+/** The ticks between these two instants, without them. */
+interface TicksBetween {
+  readonly afterMs: number
+  readonly beforeMs: number
+}
+
+/** How far the clocks of the processes may differ. */
+export const SKEW_MS = 300_000
+const MOST_GAPS = 100
 
 /** If the wall clock gains this much on the monotonic clock, it was set, or its machine slept. */
 const JUMP_MS = 60_000
 /** Timers run on the monotonic clock, so a jump of the wall clock is noticed after this long at the latest. */
 export const LONGEST_SLEEP_MS = 30_000
-const DAY_MS = 86_400_000
+export const DAY_MS = 86_400_000

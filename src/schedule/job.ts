@@ -1,11 +1,12 @@
 import { backoffMs } from '../base/backoff.ts'
-import { paused } from '../base/clock.ts'
+import { elapsedMs, type Instant, now, paused } from '../base/clock.ts'
 import { LONGEST_MS, show } from '../base/duration.ts'
 import { Ticks } from '../base/ticks.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
 import { Course } from './course.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
+import { MissedTicks } from './missed-ticks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
 import { type FinishedRun, GRACE_MS, Run, type RunEnd, type ScheduledRun } from './run.ts'
 import { scheduleTopics } from './schedule-events.ts'
@@ -139,16 +140,17 @@ export class Job implements ScheduledJob {
   async #attendToAll(): Promise<void> {
     const { schedule } = this.#parts
     const course = this.#course
+    const missedTicks = this.#missedTicks(course)
     const stopping = this.#stopping.signal
     for (let failures = 0; !stopping.aborted; ) {
       try {
         if (course.shouldLearn) course.learn(await this.#marks.knownForMs(this.expression, this.timezone))
+        if (missedTicks.shouldLookBack) await missedTicks.lookBack()
         const tick = course.due()
-        if (tick === undefined) await paused(schedule.clock, course.idleMs, stopping)
-        else {
-          await this.#attend(tick)
-          course.attended(tick)
-        }
+        if (tick !== undefined) {
+          const isOpen = (await this.#attend(tick)) === 'left out'
+          course.attended(tick, { isOpen })
+        } else if (!(await missedTicks.judgeOne())) await paused(schedule.clock, course.idleMs, stopping)
         failures = 0
       } catch (error) {
         if (stopping.aborted) return
@@ -160,13 +162,14 @@ export class Job implements ScheduledJob {
     }
   }
 
-  async #attend(tickMs: number): Promise<void> {
-    if (await this.#marks.isSettled(tickMs)) return
-    await this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
+  /** `left out`: the tick is too late. Nothing tells whether it has run. */
+  async #attend(tickMs: number): Promise<'left out' | undefined> {
+    if (await this.#marks.isSettled(tickMs)) return undefined
+    return this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
       // The earlier holder may have settled the tick while this process waited for the lock.
-      if (await this.#marks.isSettled(tickMs)) return
+      if (await this.#marks.isSettled(tickMs)) return undefined
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return
+      if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return 'left out'
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
       const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
@@ -179,15 +182,16 @@ export class Job implements ScheduledJob {
         await begin?.lease.release()
         throw error
       }
-      if (begin === undefined) return this.#settlement.fail(tickMs, lease, most)
+      if (begin === undefined) await this.#settlement.fail(tickMs, lease, most)
       // `stop()` waits only for runs that had begun, so none may begin now.
-      if (this.#stopping.signal.aborted) return begin.lease.release()
-      await this.#runTick(tickMs, lease, begin)
+      else if (this.#stopping.signal.aborted) await begin.lease.release()
+      else await this.#runTick(tickMs, lease, begin)
+      return undefined
     })
   }
 
   async #runTick(tickMs: number, lease: Lease, begin: Begin): Promise<void> {
-    const startedMs = this.#course.nowMs
+    const started = now(this.#parts.schedule.clock)
     const { end } = await this.#run(new Date(tickMs), lease, begin.attempt)
     if (end.result === 'interrupted' || (end.result === 'failed' && end.isLost)) {
       // The mark stays, so the next holder sees that the run began, and takes it over. Interruptions by a stop count only
@@ -205,7 +209,7 @@ export class Job implements ScheduledJob {
       await begin.lease.release()
       await this.#marks.forgetBegins(tickMs, begin.attempt - 1)
     })
-    await this.#stayTaken(startedMs, lease)
+    await this.#stayTaken(started, lease)
   }
 
   /** Settles the caller's promise as soon as the work is over. The job may stay taken for longer. */
@@ -214,13 +218,13 @@ export class Job implements ScheduledJob {
     readonly reject: (error: unknown) => void
   }): Promise<void> {
     if (this.#stopping.signal.aborted) throw this.#closed()
-    const startedMs = this.#course.nowMs
+    const started = now(this.#parts.schedule.clock)
     await this.#underLock({}, async (lease) => {
       if (this.#stopping.signal.aborted) throw this.#closed()
-      const { end, finished } = await this.#run(new Date(startedMs), lease, 1)
+      const { end, finished } = await this.#run(new Date(started.wallMs), lease, 1)
       if (end.result === 'ok') caller.resolve(finished)
       else caller.reject(end.error)
-      if (end.result !== 'interrupted') await this.#stayTaken(startedMs, lease)
+      if (end.result !== 'interrupted') await this.#stayTaken(started, lease)
     })
   }
 
@@ -262,12 +266,15 @@ export class Job implements ScheduledJob {
   }
 
   /** Settles the ticks that overlapped with the run, and keeps the job taken until `minHold` is over. */
-  async #stayTaken(startedMs: number, lease: Lease): Promise<void> {
-    await this.#settlement.skipOverlapped(this.#course, startedMs, lease)
+  async #stayTaken(started: Instant, lease: Lease): Promise<void> {
+    const { overlap, minHoldMs } = this.#parts.settings
+    // With `queue` the last tick of this time runs, and only its end says which one that is.
+    if (overlap === 'skip') await this.#settlement.skipOverlapped(this.#course, started, lease)
     // Not by the `minHold` of the lock: that would also hold the job after a process only finds that the tick is settled.
-    const leftMs = startedMs + this.#parts.settings.minHoldMs - this.#course.nowMs
-    if (leftMs <= 0) return
-    await paused(this.#parts.schedule.clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
+    const { clock } = this.#parts.schedule
+    const leftMs = minHoldMs - elapsedMs(started, now(clock))
+    if (leftMs > 0) await paused(clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
+    if (overlap === 'queue') await this.#settlement.skipOverlapped(this.#course, started, lease)
   }
 
   async #underLock<T>(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<T>): Promise<T> {
@@ -294,6 +301,13 @@ export class Job implements ScheduledJob {
       if (done.length === 0) throw error
     }
     return done[0] as T
+  }
+
+  #missedTicks(course: Course): MissedTicks {
+    return new MissedTicks({
+      ...{ name: this.name, expression: this.expression, timezone: this.timezone },
+      ...{ course, marks: this.#marks, settlement: this.#settlement },
+    })
   }
 
   #newCourse(): Course {

@@ -61,6 +61,14 @@ export class Marks {
     return this.#isTaken(this.#keyOf(tickMs, begun(1)), this.#asking)
   }
 
+  /** Whether this process is the one that tells that the tick was missed. At most one process gets `true`. */
+  async claimMissed(tickMs: number, rememberMs: number): Promise<boolean> {
+    const options = { ...MARK, ...this.#asking, ttl: rememberMs }
+    const lease = await this.#locks.tryAcquire(this.#keyOf(tickMs, 'missed'), options)
+    lease?.detach()
+    return lease !== null
+  }
+
   /** Removes the marks of this many begins, because the tick is settled. */
   async forgetBegins(tickMs: number, attempts: number): Promise<void> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {
@@ -142,7 +150,7 @@ export class Marks {
     return room?.holders.find(({ limit }) => limit === 1)
   }
 
-  #keyOf(tickMs: number, what: 'done' | TickResult | ReturnType<typeof begun>): string {
+  #keyOf(tickMs: number, what: 'done' | 'missed' | TickResult | ReturnType<typeof begun>): string {
     return `${this.lock}@${new Date(tickMs).toISOString()}#${what}`
   }
 }

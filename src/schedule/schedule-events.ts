@@ -35,6 +35,14 @@ export interface ScheduleEvents {
     /** The tick. */
     readonly scheduledAt: Date
   }
+  /**
+   * A tick did not run, because no process began it in time: all were down, blocked, or without their store. One process tells of
+   * it, 5 minutes after the last moment at which the tick might have run. At most once: if that process dies just then, none does.
+   */
+  readonly missed: ScheduleEvent<'missed'> & {
+    /** The tick. */
+    readonly scheduledAt: Date
+  }
 }
 
 /** What each of these events tells. */
@@ -48,7 +56,7 @@ export interface ScheduleEvent<Name extends string> {
 }
 
 const made: { readonly topics: Topics<ScheduleEvents>; readonly events: TopicEvents<ScheduleEvents> } =
-  makeTopics<ScheduleEvents>('schedule', ['begun', 'ended', 'overlapped'])
+  makeTopics<ScheduleEvents>('schedule', ['begun', 'ended', 'overlapped', 'missed'])
 
 export const scheduleTopics: Topics<ScheduleEvents> = made.topics
 

@@ -1,10 +1,10 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
-import { paused } from '../base/clock.ts'
+import { type Instant, paused } from '../base/clock.ts'
 import { LONGEST_MS } from '../base/duration.ts'
 import type { Ticks } from '../base/ticks.ts'
 import { TaskFailedError } from '../errors.ts'
 import { isHoldfastError, type Lease } from '../index.ts'
-import { type Course, LONGEST_SLEEP_MS } from './course.ts'
+import { type Course, LONGEST_SLEEP_MS, SKEW_MS } from './course.ts'
 import type { Marks, TickResult } from './marks.ts'
 import type { JobSettings, ScheduleSettings } from './options.ts'
 import { scheduleTopics } from './schedule-events.ts'
@@ -67,23 +67,39 @@ export class TickSettlement {
    * Settles the ticks that came during the run as skipped. Only this process knows which ones overlapped, so it records that
    * while the others still wait for the lock.
    */
-  async skipOverlapped(course: Course, startedMs: number, lease: Lease): Promise<void> {
+  async skipOverlapped(course: Course, started: Instant, lease: Lease): Promise<void> {
     const { overlap, minHoldMs } = this.#options.settings
-    if (overlap === 'queue') return course.excuse()
+    const { clock } = this.#options.schedule
+    if (overlap === 'queue') course.excuse()
+    // Not until now by the wall clock: if that was set forward meanwhile, these ticks are still to come for the others.
+    const endMs = started.wallMs + clock.monotonicMs() - started.monotonicMs
+    const untilMs =
+      overlap === 'queue' ? Math.min(course.queuedMs - 1, endMs) : Math.max(endMs, started.wallMs + minHoldMs)
     await this.bestEffort(async () => {
-      for (const tick of course.between(startedMs, Math.max(course.nowMs, startedMs + minHoldMs))) {
+      const ticks = [...course.between(started.wallMs, untilMs)]
+      for (let at = 0; at < ticks.length; at += AT_ONCE) {
         if (lease.remainingMs === 0 || this.#options.stopping.aborted) return
-        await this.#options.marks.settle(tick, 'skipped', this.rememberMs(tick))
-        if (scheduleTopics.overlapped.isHeard)
-          scheduleTopics.overlapped.tell({ name: this.#options.name, scheduledAt: new Date(tick) })
+        await Promise.all(ticks.slice(at, at + AT_ONCE).map((tick) => this.#skip(tick)))
       }
     })
   }
 
-  /** Long enough that no process, by its own clock, still wants to run the tick. At least until the next tick. */
+  async #skip(tickMs: number): Promise<void> {
+    const { name, marks } = this.#options
+    await marks.settle(tickMs, 'skipped', this.rememberMs(tickMs))
+    if (scheduleTopics.overlapped.isHeard)
+      scheduleTopics.overlapped.tell({ name, scheduledAt: new Date(tickMs) })
+  }
+
+  /**
+   * Long enough that no process, by its own clock, still wants to run the tick, or can take it for missed. At least for three
+   * ticks, so that after an outage some process still knows which ones have run.
+   */
   rememberMs(tickMs: number): number {
-    const gapMs = (this.#options.ticks.next(tickMs) ?? tickMs) - tickMs
-    return Math.min(gapMs + this.#options.settings.windowMs + SKEW_MS, LONGEST_MS)
+    const { ticks, settings } = this.#options
+    let laterMs = tickMs
+    for (let count = 0; count < REMEMBERED_TICKS; count += 1) laterMs = ticks.next(laterMs) ?? laterMs
+    return Math.min(laterMs - tickMs + settings.windowMs + 2 * SKEW_MS + JUDGING_MS, LONGEST_MS)
   }
 
   /** Runs requests that nothing depends on. If they fail, `onError` is called. */
@@ -99,5 +115,9 @@ export class TickSettlement {
 /** Without jitter, because all processes ask at the same moment anyway, at each tick. */
 export const ASKING_AGAIN: Backoff = { firstMs: 1000, longestMs: LONGEST_SLEEP_MS, jitter: 0 }
 
-/** How far the clocks of the processes may differ. */
-const SKEW_MS = 300_000
+/** A run of minutes skips hundreds of ticks, if there is one each second. */
+const AT_ONCE = 16
+/** The marks of this many ticks are there at any time. */
+const REMEMBERED_TICKS = 3
+/** How long after the first moment at which a tick counts as missed the processes have looked at it. */
+const JUDGING_MS = 60_000

@@ -104,11 +104,13 @@ describe('the metrics of what is built on locks', () => {
     member.schedule.add('report:daily', '* * * * *', () => stage.clock.advance(0))
     member.schedule.start()
     await stage.clock.advance(130_000)
-    await member.schedule.stop()
     const runs = await value('holdfast_ticks_total', { schedule: 'report', outcome: 'ok' })
     expect(runs).toBe(2)
     expect(await value('holdfast_tick_run_seconds_count', { schedule: 'report', outcome: 'ok' })).toBe(2)
     expect(await value('holdfast_tick_delay_seconds_count', { schedule: 'report' })).toBe(2)
+    stage.clock.block(150_000)
+    await stage.clock.advance(420_000)
+    expect(await value('holdfast_ticks_total', { schedule: 'report', outcome: 'missed' })).toBe(2)
   })
 
   test('count terms of workers by why they end', async () => {

@@ -312,8 +312,8 @@ describe('the visible state of a job', () => {
     await stage.clock.advance(30 * MINUTE_MS)
     const keys: string[] = []
     for await (const { key } of a.locks.inspect()) keys.push(key)
-    // The next tick is a minute away, half a minute is for lateness, and five minutes are for skew.
-    expect(keys).toHaveLength(7)
+    // Three ticks are three minutes, half a minute is for lateness, and eleven minutes are for skew and for judging.
+    expect(keys).toHaveLength(15)
   })
 })
 

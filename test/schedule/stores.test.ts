@@ -2,7 +2,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { createSchedule, type ScheduledJob, type ScheduledJobOptions } from '../../src/schedule/index.ts'
+import type { Clock } from '../../src/index.ts'
+import {
+  createSchedule,
+  type ScheduledJob,
+  type ScheduledJobOptions,
+  scheduleEvents,
+} from '../../src/schedule/index.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { connectForMarks } from './connect-for-marks.ts'
@@ -59,6 +65,62 @@ test.concurrent.each(Object.entries(places))(
       expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
     } finally {
       await third.end()
+      await place.close()
+      rmSync(folder, { recursive: true, force: true })
+    }
+  },
+)
+
+test.concurrent.each(Object.entries(places).filter(([name]) => ['redis', 'postgres'].includes(name)))(
+  'on %s: one of three connections tells of each tick that all of them have missed',
+  async (store, open) => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-schedule-'))
+    const place = await open(folder)
+    const name = `missed on ${store}`
+    let aheadMs = 0
+    const clock: Clock = {
+      monotonicMs: () => performance.now(),
+      wallMs: () => Date.now() + aheadMs,
+      startTimer(delayMs, fire) {
+        const timeout = setTimeout(fire, delayMs)
+        return { stop: () => clearTimeout(timeout), keepAlive: () => {} }
+      },
+    }
+    const [ran, told, errors]: [number[], number[], unknown[]] = [[], [], []]
+    const stopListening = scheduleEvents.on('missed', (event) => {
+      if (event.name === name) told.push(event.scheduledAt.getTime())
+    })
+    const members = await Promise.all(
+      [0, 1, 2].map(async () => {
+        const locks = await connectForMarks(place.url)
+        const schedule = createSchedule(locks, { clock, onError: (error) => errors.push(error) })
+        schedule.add(name, '* * * * * *', ({ scheduledAt }) => ran.push(scheduledAt.getTime()))
+        schedule.start()
+        return { locks, schedule }
+      }),
+    )
+    try {
+      const isIdle = async () => {
+        const { last, running } = (await members[0]?.schedule.jobs[0]?.status()) ?? {}
+        return last?.result === 'ok' && running === undefined
+      }
+      await until('it has run', isIdle)
+      const sleepsAt = clock.wallMs()
+      // As if all machines had slept. The first 40 s of it are over for long enough.
+      aheadMs = 370_000
+      await until('ticks of that time are judged', () => told.some((tick) => tick > sleepsAt + 38_000))
+      await until('it goes on', () => Math.max(...ran) > sleepsAt + aheadMs)
+      const first = Math.min(...told)
+      expect([...told].sort()).toEqual(told.map((_, at) => first + at * 1000))
+      expect(told.length).toBeGreaterThanOrEqual(37)
+      expect(ran.filter((tick) => told.includes(tick))).toEqual([])
+      expect(errors).toEqual([])
+    } finally {
+      stopListening()
+      for (const { schedule, locks } of members) {
+        await schedule.stop()
+        await locks.close()
+      }
       await place.close()
       rmSync(folder, { recursive: true, force: true })
     }
