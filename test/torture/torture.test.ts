@@ -56,7 +56,7 @@ test('processes that are alone with their store break every promise, and the evi
   expect(code).toBe(1)
   expect(stdout).toMatch(/^ {2}overlapping holds +[1-9]\d* {2}of \d+ holds {2}BROKEN$/m)
   expect(stdout).toMatch(
-    /held at the same time: process \d under fence \d+ from [\d.]+ s to [\d.]+ s; process/,
+    /held at the same time: process \d \(place \d\) under fence \d+ from [\d.]+ s to [\d.]+ s; process/,
   )
   expect(stdout).toMatch(/^ {2}lost updates without +[1-9]/m)
   expect(stdout).toContain('BROKEN: ')
