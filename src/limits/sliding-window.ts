@@ -1,3 +1,4 @@
+import { TTL_RANGE } from '../base/duration.ts'
 import type { Locks } from '../index.ts'
 import type { RateLimiter } from './rate-limiter.ts'
 
@@ -8,15 +9,17 @@ export interface WindowSettings {
 
 /**
  * A rate limiter over the store of the locks: a log of what has begun, without a gap at its edges. Each point is a permit of a
- * semaphore that nobody renews and nobody gives back, so the store frees it exactly one window after it was taken.
+ * semaphore that nobody renews and nobody gives back, so the store frees it one window after it was taken.
  */
 export function slidingWindow(locks: Locks, name: string, { points, windowMs }: WindowSettings): RateLimiter {
+  // Stores count whole milliseconds, so a hold may end up to one millisecond early.
+  const heldMs = Math.min(windowMs + 1, TTL_RANGE.mostMs)
   return {
     points,
     async consume(key, units = 1) {
       // No name of a limit is empty, so this is nobody's slot.
       const window = locks.semaphore(`:${name}:${key}`, points)
-      const point = await window.tryAcquire({ ...POINT, ttl: windowMs, units })
+      const point = await window.tryAcquire({ ...POINT, ttl: heldMs, units })
       if (point !== null) return point.detach()
       // As the limiters of rate-limiter-flexible refuse.
       return Promise.reject({ msBeforeNext: await untilFree(locks, window.key, points - units) })
