@@ -37,8 +37,8 @@ export const mutants: readonly Mutant[] = [
     edits: [
       [
         'src/engine/renewed-lease.ts',
-        'this.dueAt = Math.min(at.monotonicMs + this.attemptMs(leftMs), deadlineAt)',
-        'this.dueAt = deadlineAt',
+        'this.dueAt = Math.ceil(Math.min(at.monotonicMs + this.attemptMs(leftMs), deadlineAt))',
+        'this.dueAt = Math.ceil(deadlineAt)',
       ],
     ],
   }),
