@@ -18,6 +18,8 @@ export interface Edit {
 }
 
 const ROOM = 'src/law/room.ts'
+// A key with one holder and no queue, in the memory store.
+const LONE = 'src/law/lone.ts'
 const ACQUISITION = 'src/engine/acquisition.ts'
 const MEMORY = 'test/stores/memory/conformance.test.ts'
 const EVERY = 'test/faults/every-store.test.ts'
@@ -30,7 +32,14 @@ const GIVES_BACK =
 export const mutants: readonly Mutant[] = [
   mutant('a reply is lost after the effect', 'an acquire that is sent again is another ticket', {
     in: [MEMORY, 'an acquire that is sent again is the same ticket under the same fence'],
-    edits: [[ROOM, 'if (known !== undefined) return { answer: known, wakes }', '']],
+    edits: [
+      [ROOM, 'if (known !== undefined) return { answer: known, wakes }', ''],
+      [
+        LONE,
+        'return undefined\n    confirm(lone, ticket, ms)',
+        'return undefined\n    enter(lone, ticket, ms, us)',
+      ],
+    ],
   }),
   mutant('the reply of a renewal is lost', 'a renewal without an answer is not sent again', {
     in: ['test/engine/renewal.test.ts', ''],
@@ -66,7 +75,10 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant('the process of the holder is killed', 'a lease never ends', {
     in: [MEMORY, 'a holder that is not heard of for its ttl is gone'],
-    edits: [[ROOM, 'if (holder.expiresAt <= time.ms) {', 'if (holder.expiresAt <= 0) {']],
+    edits: [
+      [ROOM, 'if (holder.expiresAt <= time.ms) {', 'if (holder.expiresAt <= 0) {'],
+      [LONE, 'holder !== undefined && lone.expiresAt > ms', 'holder !== undefined'],
+    ],
   }),
   mutant('the process of waiters in front is killed', 'each dead waiter costs an acceptance term', {
     in: [MEMORY, 'an offer that nobody takes also passes the waiters right behind it'],
@@ -96,9 +108,9 @@ export const mutants: readonly Mutant[] = [
       in: [DEADLINE, 'so a machine that slept past the ttl'],
       edits: [
         [
-          'src/base/clock.ts',
-          'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
-          'to.monotonicMs - from.monotonicMs',
+          'src/engine/lease-deadline.ts',
+          'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
+          '(at.monotonicMs - this.#askedAtMs)',
         ],
       ],
     },
@@ -168,7 +180,10 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the store loses its data', 'fences only count', {
     in: [MEMORY, 'fences are integers that rise with every new holder and are as large as'],
-    edits: [[ROOM, 'Math.max(room.lastFence + 1, time.us)', 'room.lastFence + 1']],
+    edits: [
+      [ROOM, 'Math.max(room.lastFence + 1, time.us)', 'room.lastFence + 1'],
+      [LONE, 'Math.max(lone.fence + 1, us)', 'lone.fence + 1'],
+    ],
   }),
   mutant('another server takes over', 'news of the Sentinels are not heard', {
     in: ['test/stores/redis/sentinel/sentinel.test.ts', 'an old master that no Sentinel can demote'],
