@@ -282,14 +282,14 @@ export const mutants: readonly Mutant[] = [
     replace: 'return []',
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {
-    file: 'base/clock.ts',
-    find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
-    replace: 'to.monotonicMs - from.monotonicMs',
+    file: 'engine/lease-deadline.ts',
+    find: 'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
+    replace: '(at.monotonicMs - this.#askedAtMs)',
   }),
   mutant('only the wall clock is read', CLOCKS, ['deadline', 'exclusion among leases'], {
-    file: 'base/clock.ts',
-    find: 'Math.max(to.monotonicMs - from.monotonicMs, to.wallMs - from.wallMs)',
-    replace: 'to.wallMs - from.wallMs',
+    file: 'engine/lease-deadline.ts',
+    find: 'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
+    replace: '(at.wallMs - this.#askedAtWallMs)',
   }),
   mutant('a machine that slept is not noticed', PROCESSES, ['signal'], {
     file: 'engine/renewal-loop.ts',
