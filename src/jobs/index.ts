@@ -3,8 +3,6 @@
  *
  * @module
  */
-export type { Wrap } from '../base/around.ts'
-export type { TopicEvents } from '../base/topics.ts'
 export { inBatches, type JobBatchOptions, type JobBatchWork } from './batches.ts'
 export { createJobs } from './create-jobs.ts'
 export {

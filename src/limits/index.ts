@@ -3,7 +3,6 @@
  *
  * @module
  */
-export type { TopicEvents } from '../base/topics.ts'
 export { createLimit, type Limit, type LimitOutcome, type LimitWork } from './limit.ts'
 export { type LimitEvent, type LimitEvents, limitEvents } from './limit-events.ts'
 export type { LimitOptions, RunOptions, SlidingWindow, TryRunOptions } from './options.ts'

@@ -3,7 +3,6 @@
  *
  * @module
  */
-export type { TopicEvents } from '../base/topics.ts'
 export type {
   AnyKey,
   KeyPartitionOptions,

@@ -3,8 +3,6 @@
  *
  * @module
  */
-export type { Wrap } from '../base/around.ts'
-export type { TopicEvents } from '../base/topics.ts'
 export { type NodeCronRunCoordinator, nodeCronCoordinator } from './node-cron.ts'
 export type { ScheduledJobOptions, ScheduleOptions } from './options.ts'
 export type { FinishedRun, ScheduledRun } from './run.ts'

@@ -3,8 +3,6 @@
  *
  * @module
  */
-export type { Wrap } from '../base/around.ts'
-export type { TopicEvents } from '../base/topics.ts'
 export type { WorkerLease } from './lock.ts'
 export { createLockWorker, type LockWorker, type WorkerChange, type WorkerState } from './lock-worker.ts'
 export type { LockWorkerOptions, WorkerClock } from './options.ts'

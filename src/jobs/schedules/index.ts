@@ -3,7 +3,6 @@
  *
  * @module
  */
-export type { TopicEvents } from '../../base/topics.ts'
 export { createJobSchedules } from './create-job-schedules.ts'
 export type {
   InTransaction,
