@@ -58,8 +58,8 @@ export class Engine {
   }
 
   /**
-   * The short way to a key that is free, in a store of this process. Undefined if there is none to go: then call
-   * {@link acquire}. It is also not gone where somebody is told of requests.
+   * Takes a free key of a store in this process, without a request. Returns undefined if the key is not free, or if a listener
+   * has to be told of the request: then call {@link acquire}.
    */
   take(ticket: Ticket, options: LeaseOptions): HeldLease | undefined {
     const { store, clock, events, isClosing } = this.#context

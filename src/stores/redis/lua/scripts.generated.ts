@@ -498,7 +498,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -1163,7 +1163,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -1930,7 +1930,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -2626,7 +2626,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second

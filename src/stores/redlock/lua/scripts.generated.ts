@@ -435,7 +435,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -1112,7 +1112,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -1845,7 +1845,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -2510,7 +2510,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -3277,7 +3277,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
@@ -3973,7 +3973,7 @@ local function read(summary, second, third)
   room.summary, room.arrivals, room.holders = summary, tonumber(arrivals), tonumber(holders)
   room.units, room.limit, room.smallest = tonumber(units), tonumber(limit), tonumber(smallest)
   room.closed, room.kept = tonumber(closed), tonumber(kept)
-  -- A stranger may have moved the holder. Taken for the holder, a waiter would be dropped again and again.
+  -- If a stranger has moved the holder, a waiter stands in its place. \`expire\` would never come to an end with it.
   room.first.e = room.holders > 0 and second and string.sub(second, 1, 1) == 'e' and second
   if room.holders < 2 then
     local after = room.holders == 1 and third or room.holders == 0 and second
