@@ -233,7 +233,7 @@ describe('a list', () => {
     await page.getByRole('dialog', { name: 'Keys' }).getByText('sort by the column').waitFor()
     await page.keyboard.press('Escape')
     await page.getByRole('link', { name: 'pear', exact: true }).press('Enter')
-    await page.getByRole('heading', { name: 'pear' }).waitFor()
+    await page.getByRole('button', { name: 'Evict everybody…' }).waitFor()
     await page.keyboard.press('x')
     await page.getByRole('dialog', { name: 'Evict everybody?' }).waitFor()
     await page.keyboard.press('Escape')

@@ -2342,6 +2342,7 @@ export function keyView({ place, say }) {
   const evictAll = element('button', {
     type: 'button',
     class: 'danger',
+    hidden: true,
     'aria-keyshortcuts': 'x',
     onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
   })
@@ -2361,6 +2362,7 @@ export function keyView({ place, say }) {
   )
   const allHolds = element('button', {
     type: 'button',
+    hidden: true,
     onclick: () => {
       hasAllHolds = true
       update(shown)

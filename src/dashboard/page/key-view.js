@@ -22,6 +22,7 @@ export function keyView({ place, say }) {
   const evictAll = element('button', {
     type: 'button',
     class: 'danger',
+    hidden: true,
     'aria-keyshortcuts': 'x',
     onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
   })
@@ -41,6 +42,7 @@ export function keyView({ place, say }) {
   )
   const allHolds = element('button', {
     type: 'button',
+    hidden: true,
     onclick: () => {
       hasAllHolds = true
       update(shown)
