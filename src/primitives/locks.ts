@@ -4,7 +4,7 @@ import { listen } from '../engine/events.ts'
 import { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
-import { LeaseLostError } from '../errors.ts'
+import { LeaseLostError, StoreError } from '../errors.ts'
 import { checkStore } from './check-store.ts'
 import { Election } from './election.ts'
 import { MemberGroup } from './group.ts'
@@ -303,10 +303,13 @@ export class Locks {
     const count = parseCount('pageSize', pageSize, { least: 1, most: 10_000 })
     const inspected = inspector()
     let cursor: string | undefined
+    let emptyPages = 0
     do {
       const page = await this.#ask('inspect', () =>
         this.#context.engine.store.inspect({ prefix, cursor, count }),
       )
+      if (page.rooms.length === 0) emptyPages += 1
+      if (emptyPages > MOST_EMPTY_PAGES) throw new StoreError('store-refused', ENDLESS)
       for (const room of page.rooms) yield inspected(room)
       cursor = page.next
     } while (cursor !== undefined)
@@ -394,3 +397,8 @@ export class Locks {
     return this.#context.engine.ask(verb, request, { limitMs: ADMINISTRATION_MS })
   }
 }
+
+/** Enough for a thousand million keys of other programs in one Redis. */
+const MOST_EMPTY_PAGES = 100_000
+const ENDLESS =
+  'The keys cannot be listed, because the listing of the store comes to no end. Check what answers there.'

@@ -1,5 +1,3 @@
-import { once } from 'node:events'
-import { createServer, type Socket } from 'node:net'
 import fc from 'fast-check'
 import pg from 'pg'
 import { describe, expect, test } from 'vitest'
@@ -8,6 +6,7 @@ import { createLocks } from '../../src/index.ts'
 import { etcdStore } from '../../src/stores/etcd/index.ts'
 import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
+import { startFakePostgres } from '../servers/fake-postgres.ts'
 import { bulk, list, startFakeRedis } from '../servers/fake-redis.ts'
 import { framed, reply, startStrangeServer } from '../stores/etcd/strange-server.ts'
 import { newClient } from '../stores/redis/clients.ts'
@@ -127,7 +126,12 @@ describe('a server that answers whatever it likes ends no process, and costs lit
     })
     await fc.assert(
       fc.asyncProperty(results, async (answers) => {
-        await using server = await startFakePostgres(answers)
+        let asked = 0
+        await using server = await startFakePostgres(() => {
+          asked += 1
+          const [column, cells] = answers[asked % answers.length] as (typeof answers)[number]
+          return { columns: [column], rows: cells.map((cell) => [cell]) }
+        })
         const pool = new pg.Pool({ connectionString: server.url, max: 2 })
         pool.on('error', () => {})
         const store = postgresStore(pool)
@@ -139,100 +143,3 @@ describe('a server that answers whatever it likes ends no process, and costs lit
     )
   })
 })
-
-/** A server that lets everybody in, and answers each query with the next of these tables of one column. */
-async function startFakePostgres(
-  answers: readonly (readonly [column: string, cells: readonly string[]])[],
-): Promise<AsyncDisposable & { readonly url: string }> {
-  const sockets = new Set<Socket>()
-  let asked = 0
-  const server = createServer((socket) => {
-    sockets.add(socket)
-    socket.on('error', () => {}).on('close', () => sockets.delete(socket))
-    let received = Buffer.alloc(0)
-    let isStarted = false
-    socket.on('data', (bytes) => {
-      received = Buffer.concat([received, bytes])
-      for (;;) {
-        const head = isStarted ? 1 : 0
-        if (received.length < head + 4) return
-        const length = head + received.readInt32BE(head)
-        if (received.length < length) return
-        const kind = isStarted ? String.fromCharCode(received[0] as number) : 'start'
-        const isSsl = !isStarted && length === 8
-        received = received.subarray(length)
-        if (isSsl) socket.write('N')
-        else socket.write(Buffer.concat(wordsFor(kind)))
-        isStarted ||= !isSsl
-      }
-    })
-  })
-
-  function wordsFor(kind: string): Buffer[] {
-    switch (kind) {
-      case 'start':
-        return [
-          message('R', int32(0)),
-          message('S', text('server_version'), text('15.0')),
-          message('Z', Buffer.from('I')),
-        ]
-      case 'P':
-        return [message('1')]
-      case 'B':
-        return [message('2')]
-      case 'D':
-      case 'E':
-        return []
-      case 'S':
-      case 'Q':
-        return [...table(), message('Z', Buffer.from('I'))]
-      default:
-        return []
-    }
-  }
-
-  function table(): Buffer[] {
-    asked += 1
-    const [column, cells] = answers[asked % answers.length] as (typeof answers)[number]
-    const field = [text(column), int32(0), int16(0), int32(25), int16(-1), int32(-1), int16(0)]
-    const rows = cells.map((cell) => {
-      const bytes = Buffer.from(cell)
-      return message('D', int16(1), int32(bytes.length), bytes)
-    })
-    return [message('T', int16(1), ...field), ...rows, message('C', text(`SELECT ${cells.length}`))]
-  }
-
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  return {
-    url: `postgres://user@127.0.0.1:${port}/database`,
-    async [Symbol.asyncDispose]() {
-      const closed = once(server, 'close')
-      server.close()
-      for (const socket of sockets) socket.destroy()
-      await closed
-    },
-  }
-}
-
-function message(kind: string, ...parts: readonly Buffer[]): Buffer {
-  const body = Buffer.concat(parts)
-  return Buffer.concat([Buffer.from(kind), int32(body.length + 4), body])
-}
-
-function text(words: string): Buffer {
-  return Buffer.from(`${words}\0`)
-}
-
-function int32(number: number): Buffer {
-  const bytes = Buffer.alloc(4)
-  bytes.writeInt32BE(number)
-  return bytes
-}
-
-function int16(number: number): Buffer {
-  const bytes = Buffer.alloc(2)
-  bytes.writeInt16BE(number)
-  return bytes
-}

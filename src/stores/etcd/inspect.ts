@@ -1,4 +1,5 @@
 import type { HolderView, InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
 import { type KeyValue, LEASE_TIME_TO_LIVE, TXN } from './grpc/messages.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import type { RoomEntry, TicketEntry } from './rooms/room-entry.ts'
@@ -18,7 +19,8 @@ export async function inspect(
   /** What is left of the leases of other processes, in milliseconds. */
   const leftMs = new Map<number, number>()
   let from = cursor ?? begin
-  for (;;) {
+  for (let reads = 0; reads < MOST_READS; reads += 1) {
+    const begun = from
     // As it is before the request: what ends meanwhile is still in the reply.
     const own = knownOf(session)
     const { pairs, more } = await read(session, { key: from, end: names.tickets.end, limit: READ_TOGETHER })
@@ -39,12 +41,20 @@ export async function inspect(
       const isCut = !isLast && index === keys.length - 1
       const all = isCut ? (await read(session, range)).pairs : (groups.get(key) ?? [])
       const view = await viewOf(session, key, all, { own, leftMs })
-      from = range.end
+      if (isAfter(range.end, from)) from = range.end
       if (view !== undefined) rooms.push(view)
-      if (rooms.length === count) return { rooms, next: from }
+      if (rooms.length === count) break
     }
-    if (isLast) return { rooms, next: undefined }
+    if (isLast && rooms.length < count) return { rooms, next: undefined }
+    if (from === begun) throw new StoreError('store-refused', OUT_OF_ORDER)
+    if (rooms.length === count) return { rooms, next: from }
   }
+  return { rooms, next: from }
+}
+
+/** In the order of etcd, which is that of the bytes. */
+function isAfter(one: string, other: string): boolean {
+  return Buffer.compare(Buffer.from(one), Buffer.from(other)) > 0
 }
 
 async function roomOf(session: Session, key: string): Promise<RoomPage> {
@@ -160,3 +170,8 @@ function stateOf(known: Known | undefined): 'held' | 'offered' {
 }
 
 const READ_TOGETHER = 500
+/** How many reads are made for one page, which may find few rooms or none. */
+const MOST_READS = 20
+
+const OUT_OF_ORDER =
+  'The keys of the etcd server cannot be listed, because it does not return them in order. Check that it is an etcd server, and that only Holdfast writes under its prefix.'

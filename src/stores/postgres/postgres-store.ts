@@ -94,7 +94,11 @@ export class PostgresStore implements Store {
     const page = rows.slice(0, count)
     const rooms = page.flatMap(({ key, room }) => roomView(String(key), String(room)) ?? [])
     const last = page.at(-1)?.['key']
-    return { rooms, next: rows.length > count && last !== undefined ? String(last) : undefined }
+    if (rows.length <= count || last === undefined) return { rooms, next: undefined }
+    const next = String(last)
+    if (cursor !== undefined && Buffer.compare(Buffer.from(next), Buffer.from(cursor)) <= 0)
+      throw new StoreError('store-refused', OUT_OF_ORDER)
+    return { rooms, next }
   }
 
   async caveats(): Promise<readonly string[]> {
@@ -229,6 +233,9 @@ function quoted(value: unknown): string {
 const FACTS = 'select pg_catalog.pg_is_in_recovery()::text as standby'
 const STANDBY =
   'The PostgreSQL server is a standby. What its primary did in the last moments may be missing here, and if the standby takes over, its primary may have granted more than is shown.'
+
+const OUT_OF_ORDER =
+  'The keys of the PostgreSQL schema cannot be listed, because the server does not return them in order. Check that it is a PostgreSQL server, and that nobody has changed the tables of Holdfast.'
 
 /** Renewals are not urgent, and are cheaper together. */
 const MOST_RENEWALS = 500
