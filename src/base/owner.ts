@@ -1,4 +1,4 @@
-/** The process of a ticket, for people. No decision may depend on it: another program may write anything here. */
+/** The process of a ticket, for people. Who holds does not depend on it: another program may write anything here. */
 export interface Owner {
   /** The name of the machine. */
   readonly host?: string

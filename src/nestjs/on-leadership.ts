@@ -62,4 +62,6 @@ const TAKES: Readonly<Record<keyof OnLeadershipOptions, true>> = {
   lockDelay: true,
   value: true,
   grace: true,
+  priority: true,
+  yieldAfter: true,
 }

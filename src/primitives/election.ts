@@ -1,9 +1,9 @@
-import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
-import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
+import { type Duration, HOLD_RANGE, parseDuration, WAIT_RANGE } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
-import { factOf, type Owner, parseOwner, withFacts } from '../base/owner.ts'
+import { type Owner, parseOwner } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -24,6 +24,14 @@ import {
   parseSettings,
   TAKES,
 } from './options.ts'
+import {
+  contendersFor,
+  contendersIn,
+  ownerOfCampaign,
+  type Preference,
+  sendBack,
+  UNSAID,
+} from './succession.ts'
 
 /** How to campaign, and how to lead. */
 export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' | 'storeTimeout'> {
@@ -34,6 +42,18 @@ export interface CampaignOptions extends Omit<HoldOptions, 'renew' | 'maxHold' |
    * another candidate leads once it has expired. Default: the ttl.
    */
   readonly grace?: Duration | undefined
+  /**
+   * The candidate of the highest priority leads. The leader asks every two seconds who waits, and gives way to a better candidate as if
+   * it had been asked to step down. When its term ends for another reason, the best of those that wait is the next leader. Among equals
+   * the queue decides. A whole number from -1,000,000 to 1,000,000. Default: this campaign counts as 0 for the others, and gives way to
+   * nobody.
+   */
+  readonly priority?: number | undefined
+  /**
+   * How long a candidate of a higher priority has to wait before the leader gives way to it. So a process that comes and goes does not
+   * move the leadership. `Infinity`: a better candidate waits until the term ends. Needs a `priority`. Default: 5 s.
+   */
+  readonly yieldAfter?: Duration | undefined
   /**
    * Called when the store refuses a request of the campaign (`store-refused`). The campaign asks again after 1 to 30 s.
    * Without `onError` a refusal ends the campaign.
@@ -47,6 +67,13 @@ export interface Candidate {
   readonly id: string
   /** The `value` that it gave to `campaign`. */
   readonly value: string | undefined
+  /** The `priority` that it gave to `campaign`, or 0. */
+  readonly priority: number
+  /**
+   * Whether its last term ended because somebody wanted that: `resign`, `handTo`, `requestStepDown`, an eviction. Then no leader gives
+   * way to it, and each of the others is better, until it has led again.
+   */
+  readonly hasSteppedDown: boolean
   /** Host, process id and label, for people. */
   readonly owner: Owner
   /** How long it has waited. */
@@ -54,7 +81,7 @@ export interface Candidate {
 }
 
 /**
- * One leader at a time among the candidates for a key, in order of arrival. Made by `locks.election(key)`.
+ * One leader at a time among the candidates for a key, in order of arrival, or the one of the highest `priority`. Made by `locks.election(key)`.
  *
  * ```ts
  * import { connect } from 'holdfast'
@@ -98,13 +125,14 @@ export class Election {
   async campaign<T>(...rest: WorkArguments<CampaignOptions, Work<Leadership, T>>): Promise<T> {
     const [options = {}, work] = splitWork(rest)
     checkCallback(work)
-    const { settings, stopMs, value, onError } = this.#parse(options)
-    const facts = { value, candidate: this.#context.nextId() }
-    const context = { ...this.#context, owner: withFacts(this.#context.owner, facts) }
-    const { signals } = context.engine
-    for (;;) {
+    const { settings, stopMs, value, preference, onError } = this.#parse(options)
+    const { signals } = this.#context.engine
+    const campaign = { candidate: this.#context.nextId(), value, priority: preference?.priority }
+    for (let hasSteppedDown = false; ; ) {
+      const owner = ownerOfCampaign(this.#context.owner, { ...campaign, hasSteppedDown })
+      const context = { ...this.#context, owner }
       const lease = await elected(context, this.key, settings, onError)
-      const term = new LeaderTerm(context, lease, settings, stopMs)
+      const term = new LeaderTerm({ context, lease, settings, stopMs, preference })
       const ending = { abort: () => term.stepDown('its campaign was ended.') }
       if (settings.signal !== undefined) signals.add(settings.signal, ending)
       // The caller's signal may abort in the same tick as the election.
@@ -112,6 +140,7 @@ export class Election {
       this.#leading.add(term)
       const tellEnd = tellTerm(context, lease, settings)
       const end = await term.run(work)
+      hasSteppedDown = term.wasAskedToGo
       this.#leading.delete(term)
       tellEnd(end.tag === 'over' ? (lease.state === 'lost' ? 'lost' : 'step-down') : end.tag)
       if (settings.signal !== undefined) signals.remove(settings.signal, ending)
@@ -195,19 +224,27 @@ export class Election {
     return currentLeader(this.#context.engine, this.key)
   }
 
-  /** Asks the store who waits to be elected, in order: the first one is the next leader. */
+  /** Asks the store who waits to be elected, in order: the first one is the next leader, if none has a higher priority. */
   async candidates(): Promise<readonly Candidate[]> {
     const queue = (await roomOf(this.#context.engine, this.key))?.queue ?? []
-    return queue.map(({ id, owner: text, waitedMs }) => {
-      const { value, ...owner } = parseOwner(text)
-      // A waiter without a campaign is a plain lock on the key.
-      return { id: candidateOf(text) ?? id, value, owner, waitedMs }
+    return queue.map((waiter) => {
+      const { value, ...owner } = parseOwner(waiter.owner)
+      const [contender] = contendersIn([waiter])
+      return {
+        // A waiter without a campaign is a plain lock on the key.
+        id: contender?.candidate ?? waiter.id,
+        value,
+        priority: contender?.priority ?? UNSAID,
+        hasSteppedDown: contender?.rank === Number.NEGATIVE_INFINITY,
+        owner,
+        waitedMs: waiter.waitedMs,
+      }
     })
   }
 
   /**
    * Hands the leadership to a candidate: those that wait before it join the queue again behind it, and this leader resigns. If the
-   * candidate is gone by then, the queue decides. Only the leader itself can do this: as long as it holds the key, no other candidate
+   * candidate is gone by then, the queue decides, whatever the priorities. Only the leader itself can do this: as long as it holds the key, no other candidate
    * can be elected and lose its place.
    *
    * @param candidate its id, from {@link candidates}.
@@ -220,18 +257,15 @@ export class Election {
     if (typeof candidate !== 'string') throw expected('candidate', 'the id of a candidate', candidate)
     const term = [...this.#leading].find(({ isHeld }) => isHeld)
     if (term === undefined) return false
-    const { engine } = this.#context
-    const queue = (await roomOf(engine, this.key))?.queue ?? []
-    const place = queue.findIndex(({ owner }) => candidateOf(owner) === candidate)
+    const contenders = await contendersFor(this.#context, this.key)
+    const place = contenders.findIndex((one) => one.candidate === candidate)
     if (place === -1) return false
-    const before = queue.slice(0, place).filter(({ owner }) => candidateOf(owner) !== undefined)
-    for (const { id } of before) {
-      // Without the key, the eviction could meet a candidate that leads by now.
+    const limitMs = () => {
       term.assertHeld()
-      const request = { key: this.key, id, reason: 'it gives way to another candidate' }
-      const limitMs = Math.min(ADMINISTRATION_MS, term.remainingMs)
-      await engine.ask('evict', () => engine.store.evict(request), { limitMs, key: this.key })
+      return Math.min(ADMINISTRATION_MS, term.remainingMs)
     }
+    await sendBack(this.#context, this.key, { contenders: contenders.slice(0, place), limitMs })
+    term.hasSuccessor = true
     await this.resign()
     return true
   }
@@ -253,7 +287,7 @@ export class Election {
 
   #parse(options: CampaignOptions) {
     checkOptions(options, CAMPAIGN)
-    const { value, grace, onError, ...rest } = options
+    const { value, grace, priority, yieldAfter, onError, ...rest } = options
     const parsed = parseSettings(rest, TAKES.try, {
       ...this.#defaults,
       renew: true,
@@ -266,11 +300,30 @@ export class Election {
     const stopMs = grace === undefined ? settings.ttlMs : parseDuration('grace', grace, HOLD_RANGE)
     checkValue(value)
     if (onError !== undefined) parseFunction('onError', onError)
-    return { settings, stopMs, value, onError }
+    return { settings, stopMs, value, preference: parsePreference({ priority, yieldAfter }), onError }
   }
 }
 
-const CAMPAIGN: readonly string[] = ['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'onError']
+const CAMPAIGN: readonly string[] = [
+  ...['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'priority', 'yieldAfter', 'onError'],
+]
+
+/** `undefined`: the campaign names no priority, so it gives way to nobody, and needs no requests for that. */
+function parsePreference({
+  priority,
+  yieldAfter,
+}: Pick<CampaignOptions, 'priority' | 'yieldAfter'>): Preference | undefined {
+  if (priority === undefined) {
+    if (yieldAfter === undefined) return undefined
+    throw expected('yieldAfter', 'left out without `priority`', yieldAfter)
+  }
+  return {
+    priority: parseCount('priority', priority, { least: -HIGHEST_PRIORITY, most: HIGHEST_PRIORITY }),
+    yieldAfterMs: parseDuration('yieldAfter', yieldAfter ?? '5s', WAIT_RANGE),
+  }
+}
+
+const HIGHEST_PRIORITY = 1_000_000
 /** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** Together with the pauses between them, these attempts take about a second. */
@@ -298,12 +351,6 @@ async function elected(
       settings.signal?.throwIfAborted()
     }
   }
-}
-
-/** The id of a campaign. `undefined`: the ticket is none of a campaign. */
-function candidateOf(owner: string): string | undefined {
-  const id = factOf(owner, 'candidate')
-  return typeof id === 'string' ? id : undefined
 }
 
 function warnOfListener(error: unknown): void {

@@ -6,6 +6,7 @@ import { HoldfastError, isHoldfastError, LeaseLostError, StepDownError } from '.
 import { heldHere } from './held-keys.ts'
 import { hold, type LocksContext, runObserved } from './hold.ts'
 import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
+import { bestOf, contendersFor, GIVES_WAY, type Preference, sendBack, yieldsInMs } from './succession.ts'
 
 /** What `work` receives for one term as the leader. */
 export interface Leadership {
@@ -49,29 +50,43 @@ export function vacancyOf(key: string): string {
   return markedKey(key, '#vacant')
 }
 
+export interface LeaderTermParts {
+  readonly context: LocksContext
+  readonly lease: HeldLease
+  readonly settings: HoldSettings
+  /** The grace: how long the work may take to settle after the leader was asked to step down. */
+  readonly stopMs: number
+  /** `undefined`: the leader gives way to nobody, and the queue says who leads next. */
+  readonly preference: Preference | undefined
+}
+
 /** One term of one leader. */
 export class LeaderTerm implements Leadership {
   readonly #context: LocksContext
   readonly #lease: HeldLease
   readonly #settings: HoldSettings
   readonly #stopMs: number
+  readonly #preference: Preference | undefined
   readonly #ending = new AbortController()
   readonly #lost = new AbortController()
   /** Aborts when the term is over: the work has settled, or the lease is over. */
   readonly #gone = new AbortController()
   /** Resolves when the key was released or the lease is over. */
   readonly over: Promise<void>
+  /** Somebody has chosen who leads next, so the priorities do not decide it. */
+  hasSuccessor = false
+  #gaveWay = false
   #tellOver: () => void = () => {}
   #hasSettled = false
   /** On the monotonic clock. */
   #lostAt = Number.POSITIVE_INFINITY
 
-  /** `stopMs`: the grace, how long the work may take to settle after the leader was asked to step down. */
-  constructor(context: LocksContext, lease: HeldLease, settings: HoldSettings, stopMs: number) {
+  constructor({ context, lease, settings, stopMs, preference }: LeaderTermParts) {
     this.#context = context
     this.#lease = lease
     this.#settings = settings
     this.#stopMs = stopMs
+    this.#preference = preference
     this.over = new Promise((resolve) => {
       this.#tellOver = resolve
     })
@@ -107,6 +122,13 @@ export class LeaderTerm implements Leadership {
     return this.#hasSettled ? 0 : Math.max(0, this.#context.engine.clock.monotonicMs() - this.#lostAt)
   }
 
+  /** Whether the term ended because somebody wanted that, and not for a better candidate or by a loss. */
+  get wasAskedToGo(): boolean {
+    const { reason } = this.#ending.signal
+    if (isEviction(reason)) return reason.evictedBecause !== GIVES_WAY
+    return reason instanceof StepDownError && !this.#gaveWay
+  }
+
   /** Whether the calling async context runs inside the work of this term. */
   get isRunningHere(): boolean {
     return heldHere(this.#context.engine, this.key) === this.#lease
@@ -129,6 +151,7 @@ export class LeaderTerm implements Leadership {
       outsideOfCallers(() => {
         void this.#keepMark()
         void this.#endVacancy()
+        void this.#giveWay()
       })
       void this.#keepProcess()
     }
@@ -142,6 +165,7 @@ export class LeaderTerm implements Leadership {
       this.#hasSettled = true
       signal.removeEventListener('abort', onLost)
       this.#gone.abort()
+      await this.#clearWay()
       await this.#lease.release()
       this.#tellOver()
     }
@@ -156,6 +180,51 @@ export class LeaderTerm implements Leadership {
       }),
     )
     void paused(this.#context.engine.clock, this.#stopMs, this.#gone.signal).then(() => this.#stopHard())
+  }
+
+  /** Steps down when a candidate of a higher priority has waited for long enough. */
+  async #giveWay(): Promise<void> {
+    if (this.#preference === undefined) return
+    const { engine } = this.#context
+    const [gone, ending] = [this.#gone.signal, this.#ending.signal]
+    while (!gone.aborted && !ending.aborted) {
+      let restMs = LOOK_MS
+      try {
+        const leftMs = yieldsInMs(await contendersFor(this.#context, this.key), this.#preference)
+        if (leftMs === 0 && !ending.aborted && !gone.aborted) {
+          this.#gaveWay = true
+          this.stepDown('a candidate of a higher priority waits.')
+        }
+        restMs = Math.min(restMs, leftMs)
+      } catch (error) {
+        if (isHoldfastError(error, 'closed')) return
+        // The store is away. The leader leads on, and looks again.
+      }
+      await paused(engine.clock, restMs, gone, ending)
+    }
+  }
+
+  /**
+   * Has the best of those that wait be the next one, just before the release. If that does not succeed, the queue decides, and the next
+   * leader gives way to the best.
+   */
+  async #clearWay(): Promise<void> {
+    if (this.#preference === undefined || this.hasSuccessor || !this.isHeld) return
+    const { engine } = this.#context
+    const until = engine.clock.monotonicMs() + engine.attemptMs(1)
+    const limitMs = () => {
+      this.assertHeld()
+      return Math.min(until - engine.clock.monotonicMs(), this.remainingMs)
+    }
+    try {
+      const contenders = await contendersFor(this.#context, this.key, limitMs())
+      const best = bestOf(contenders)
+      if (best === undefined) return
+      const before = contenders.slice(0, contenders.indexOf(best))
+      await sendBack(this.#context, this.key, { contenders: before, limitMs })
+    } catch {
+      // The store is away, these locks are closed, or the lease is over.
+    }
   }
 
   /** Ends the term although the work has not settled: the lease is no longer renewed. */
@@ -235,6 +304,8 @@ export class LeaderTerm implements Leadership {
 }
 
 const LONG_MS = 3_600_000
+/** As often as the waiters say that they are there. */
+const LOOK_MS = 2000
 const UNSAID = 'no reason given.'
 
 function isEviction(error: unknown): error is LeaseLostError {

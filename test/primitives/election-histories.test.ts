@@ -19,6 +19,8 @@ class Candidate {
   term: Leadership | undefined
   /** The leadership was taken by force. The process may not have heard of that, and only its fence stops it. */
   evicted: bigint | undefined
+  /** `undefined`: all elections of this history go by the queue. */
+  priority: number | undefined
   over: Promise<unknown> = Promise.resolve()
 
   constructor(real: ReturnType<typeof memoryStore>, clock: FakeClock) {
@@ -51,6 +53,9 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
     let lastFence = 0n
     let terms = 0
     for (const candidate of candidates) {
+      if (seed % 2 === 1) candidate.priority = random.between(0, 2)
+      const preference =
+        candidate.priority === undefined ? {} : { priority: candidate.priority, yieldAfter: 1000 }
       const work = async (term: Leadership) => {
         expect(candidates.filter(({ leads }) => leads)).toEqual([])
         expect(candidate.term).toBeUndefined()
@@ -68,7 +73,7 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
         if (random.chance(0.5)) throw term.signal.reason
       }
       candidate.over = candidate.election
-        .campaign({ ttl: TTL_MS, grace: 2000, signal: candidate.end.signal }, work)
+        .campaign({ ttl: TTL_MS, grace: 2000, signal: candidate.end.signal, ...preference }, work)
         .then(
           () => 'returned',
           (error: unknown) => error,
@@ -94,6 +99,16 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
       withinMs: 10_000,
     })
     expect(terms).toBeGreaterThanOrEqual(2)
+    // Now nothing disturbs them, and the best of those that nobody wanted to go leads and stays.
+    if (seed % 2 === 1) {
+      await clock.advance(200_000)
+      const last = terms
+      await clock.advance(60_000)
+      expect(terms).toBe(last)
+      const waiting = await witness.locks.election('k').candidates()
+      const best = Math.max(...waiting.map((one) => (one.hasSteppedDown ? -1 : one.priority)))
+      expect(candidates.find(({ leads }) => leads)?.priority).toBeGreaterThanOrEqual(best)
+    }
 
     const ends = new Error('the end')
     for (const { end } of candidates) end.abort(ends)

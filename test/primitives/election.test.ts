@@ -55,7 +55,10 @@ describe('an election', () => {
     expect([mine.isLeader(), theirs.isLeader(), locks.election('k').isLeader()]).toEqual([true, false, false])
     expect(store.sent).toHaveLength(asked)
     expect(await mine.candidates()).toEqual([
-      { id: expect.any(String), value: 'theirs', owner: { label: 'test' }, waitedMs: expect.any(Number) },
+      {
+        ...{ id: expect.any(String), value: 'theirs', priority: 0, hasSteppedDown: false },
+        ...{ owner: { label: 'test' }, waitedMs: expect.any(Number) },
+      },
     ])
     // The lease is over although no timer has fired, and the work has not settled.
     store.always('fail')

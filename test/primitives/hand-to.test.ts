@@ -8,7 +8,7 @@ import { scene } from '../engine/scene.ts'
 import { Letter } from '../engine/scripted-store.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
-import { campaign, Office } from './office.ts'
+import { campaign, Fleet, Office } from './office.ts'
 
 describe('a leader', () => {
   test('hands over to a candidate, and the others keep their order behind it', async () => {
@@ -84,7 +84,7 @@ describe('a leader', () => {
 })
 
 test.concurrent.each(Object.entries(places))(
-  'on %s a leader hands over to the last of three candidates',
+  'on %s a leader hands over to the last of three candidates, and gives way to the best',
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-hand-to-'))
     const place = await open(folder)
@@ -105,6 +105,23 @@ test.concurrent.each(Object.entries(places))(
       await until('the others wait', async () => (await elections[0]?.candidates())?.length === 3)
       for (const run of runs) run.end()
       await Promise.allSettled(runs.map(({ over }) => over))
+
+      const fleet = new Fleet(() => locks.election('with priorities'))
+      const waits = async (count: number) => (await fleet.election('low').candidates()).length === count
+      fleet.join('low', { priority: 1, yieldAfter: 0 })
+      await until('the first one leads', () => fleet.leader === 'low')
+      for (const [at, name] of ['other', 'high'].entries()) {
+        fleet.join(name, { priority: at + 1, yieldAfter: name === 'high' ? '1m' : 0 })
+        await until('it leads or waits', async () => fleet.leader === name || (await waits(at + 1)))
+      }
+      await until('the best one leads', () => fleet.leader === 'high')
+      await until('the others wait', () => waits(2))
+      fleet.join('best', { priority: 3 })
+      await until('it waits behind the others', () => waits(3))
+      fleet.leave('high')
+      await until('the best of those that wait leads', () => fleet.leader === 'best')
+      expect(fleet.terms()).toEqual(['low', 'high', 'best'])
+      await fleet.leaveAll()
     } finally {
       await locks.close()
       await place.close()

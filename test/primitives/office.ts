@@ -32,6 +32,11 @@ export class Office {
     this.#settle({ value })
   }
 
+  /** As a finished step of the work that was asked to go: rejects with the reason of the signal. */
+  settle(): void {
+    this.#settle({ error: this.term.signal.reason })
+  }
+
   fail(error: unknown): void {
     this.#settle({ error })
   }
@@ -49,6 +54,63 @@ export function campaign(election: Election, office: Office, options: CampaignOp
   const over = election.campaign({ signal: end.signal, ...options }, office.work)
   over.catch(() => {})
   return { over, end: () => end.abort(new Error('the test is over')) }
+}
+
+/** Campaigns of several names, in one or two processes. */
+export class Fleet {
+  readonly #open: (place: 'here' | 'other') => Election
+  readonly #members = new Map<
+    string,
+    { election: Election; office: Office; run: ReturnType<typeof campaign> }
+  >()
+  readonly #terms: string[] = []
+
+  constructor(open: (place: 'here' | 'other') => Election) {
+    this.#open = open
+  }
+
+  join(name: string, options: CampaignOptions, place: 'here' | 'other' = 'here', polite = true): void {
+    const election = this.#open(place)
+    const office = new Office(polite)
+    const work = office.work
+    const noted = Object.assign(office, {
+      work: (...rest: Parameters<typeof work>) => {
+        this.#terms.push(name)
+        return work(...rest)
+      },
+    })
+    this.#members.set(name, { election, office, run: campaign(election, noted, { value: name, ...options }) })
+  }
+
+  get leader(): string {
+    return (
+      [...this.#members].find(([, { office }]) => office.inside > 0 && !office.term.lost.aborted)?.[0] ?? ''
+    )
+  }
+
+  /** Who led, in order. */
+  terms(): readonly string[] {
+    return this.#terms
+  }
+
+  office(name: string) {
+    const office = this.#members.get(name)?.office
+    if (office === undefined) throw new Error(`${name} is no candidate`)
+    return office
+  }
+
+  election(name: string): Election {
+    return this.#members.get(name)?.election ?? this.#open('here')
+  }
+
+  leave(name: string): void {
+    this.#members.get(name)?.run.end()
+  }
+
+  async leaveAll(): Promise<void> {
+    for (const { run } of this.#members.values()) run.end()
+    await Promise.allSettled(Array.from(this.#members.values(), ({ run }) => run.over))
+  }
 }
 
 /** Records the terms that it observes, and is never slow. */
