@@ -4,13 +4,15 @@ import { settingsOf } from './options.ts'
 import { factsOf, findingsOf } from './server/doctor-server.ts'
 import { linksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
+import { RoomNames } from './server/room-names.ts'
 import { checkUrl, urlOptionsIn } from './server/server-url.ts'
 
 /** Findings about the server of a `redis://` URL, beyond what opening the store shows. */
 export async function diagnoseRedis(url: string, { readOnly }: DriverOptions): Promise<readonly Finding[]> {
   checkUrl(url)
-  const { prefix } = settingsOf(urlOptionsIn(new URL(url).searchParams))
-  const facts = await factsOf(linksOf(await newClient(url))(), { setting: 'alone', prefix, readOnly })
+  const names = new RoomNames(settingsOf(urlOptionsIn(new URL(url).searchParams)).prefix)
+  const link = linksOf(await newClient(url))()
+  const facts = await factsOf(link, { setting: 'alone', names, fenceOf: () => names.fence, readOnly })
   // Opening the store has reported an outage already.
   return 'problem' in facts ? [] : findingsOf(facts)
 }

@@ -48,7 +48,13 @@ async function diagnoseServer(url: string, settings: RedlockSettings): Promise<D
   const { hostname, port } = new URL(url)
   const where = addressOf({ host: hostname.replace(/^\[|\]$/g, ''), port: Number(port || '6379') })
   const link = linksOf(await newClient(url))()
-  const facts = await factsOf(link, { setting: 'alone', prefix: settings.prefix, readOnly: false })
+  const facts = await factsOf(link, {
+    setting: 'alone',
+    names: new RoomNames(settings.prefix),
+    // A lock without fences has a number in its room, which does not raise the last fence.
+    fenceOf: () => undefined,
+    readOnly: false,
+  })
   if ('problem' in facts) return { where, findings: [away(facts.problem)] }
   // Before any other script runs: a server that has run none shows that it has forgotten nothing; see identity.lua.
   const age = await ageOf(link, settings)

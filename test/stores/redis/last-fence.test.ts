@@ -145,6 +145,58 @@ describe('on one server', () => {
     await put(['SET', String(Date.now() * 1000)])
     expect((await diagnose(server.url)).findings.map(({ check }) => check)).not.toContain('last fence')
   })
+
+  test.each([
+    [
+      'is lower than the fence of a holder',
+      'lower',
+      'problem',
+      /keeps the last fence 5, and a holder has the higher one \d+\./,
+    ],
+    [
+      'was deleted',
+      'delete',
+      'warning',
+      /is missing, though a holder .* go on from the time of the server\.$/,
+    ],
+    [
+      'was deleted after the clock was set back',
+      'delete ahead',
+      'problem',
+      /is missing, .* so the next one is lower\./,
+    ],
+    ['is negative', 'negative', 'problem', /holds something else/],
+  ] as const)(
+    'the doctor finds that it %s, also as a user that may only read',
+    async (_, what, verdict, text) => {
+      await server.command('FLUSHALL')
+      await server.command('ACL', 'SETUSER', 'viewer', 'reset', 'on', '>secret', '+@read', '~holdfast:*')
+      if (what === 'delete ahead') await server.command('SET', FENCE, String((Date.now() + 3_600_000) * 1000))
+      const [lone, shared, waiter] = [ticket(), ticket({ key: 'busy' }), ticket({ key: 'busy' })]
+      for (const each of [lone, shared, waiter]) await store.acquire(each)
+      const looks = [
+        () => diagnose(server.url),
+        () => diagnose(`redis://viewer:secret@127.0.0.1:${server.port}`, { readOnly: true }),
+      ]
+      for (const look of looks)
+        expect(
+          (await look()).findings.filter(
+            ({ check, verdict }) => check === 'last fence' && verdict === 'problem',
+          ),
+        ).toEqual([])
+      if (what.startsWith('delete')) await server.command('DEL', FENCE)
+      else await server.command('SET', FENCE, what === 'lower' ? '5' : '-5')
+      for (const look of looks)
+        expect((await look()).findings).toContainEqual({
+          check: 'last fence',
+          verdict,
+          text: expect.stringMatching(text),
+        })
+      await server.command('DEL', FENCE)
+      for (const each of [lone, shared, waiter]) await store.release(releaseOf(each))
+      expect((await diagnose(server.url)).findings.map(({ check }) => check)).not.toContain('last fence')
+    },
+  )
 })
 
 describe('on a cluster', () => {
@@ -172,6 +224,26 @@ describe('on a cluster', () => {
         text: expect.stringContaining(name),
       }),
     )
+    await master.command('DEL', name)
+    await store.close()
+  })
+
+  test('the doctor compares each holder with the last fence of its slot', async () => {
+    const store = redisStore(newClusterClient(cluster))
+    const [one, other] = [ticket({ key: 'one' }), ticket({ key: 'other' })]
+    for (const each of [one, other]) fenceOf(await store.acquire(each))
+    expect((await diagnose(cluster.url)).findings.map(({ check }) => check)).not.toContain('last fence')
+    const master = await cluster.masterOf('holdfast:{one}')
+    const slot = await master.command('CLUSTER', 'KEYSLOT', 'holdfast:{one}')
+    const names = (await master.command('KEYS', 'holdfast:{*}fence')) as string[]
+    const slots = await Promise.all(names.map((name) => master.command('CLUSTER', 'KEYSLOT', name)))
+    const name = names[slots.indexOf(slot)] as string
+    await master.command('SET', name, '5')
+    const found = (await diagnose(cluster.url)).findings.filter(({ check }) => check === 'last fence')
+    expect(found).toMatchObject([
+      { verdict: 'problem', text: expect.stringContaining(`${name}" keeps the last fence 5,`) },
+    ])
+    for (const each of [one, other]) await store.release(releaseOf(each))
     await store.close()
   })
 })

@@ -6,8 +6,10 @@ import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
+import { RoomNames } from '../server/room-names.ts'
 import { slotRanges } from './map.ts'
 import { parseClusterUrl } from './open.ts'
+import { SlotNames } from './slot-names.ts'
 import { SLOTS } from './slots.ts'
 
 /** Findings about the servers of a cluster, as one of the servers in the URL reports them. */
@@ -16,7 +18,8 @@ export async function diagnoseRedisCluster(
   { readOnly }: DriverOptions,
 ): Promise<readonly Finding[]> {
   const { serverUrl, seeds, options } = parseClusterUrl(url)
-  const { prefix } = settingsOf(options)
+  const names = new RoomNames(settingsOf(options).prefix)
+  const slotNames = new SlotNames(names)
   const linkTo = linksOf(await newClient(serverUrl))
   const views = await Promise.all(
     seeds.map(async (seed) => ({
@@ -33,7 +36,13 @@ export async function diagnoseRedisCluster(
   )
   const known = views.flatMap(({ view }) => ('problem' in view ? [] : [view]))[0]
   if (known === undefined) return findings
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'cluster', prefix, readOnly })
+  const servers = await diagnoseServers(known.servers, {
+    linkTo,
+    setting: 'cluster',
+    names,
+    fenceOf: (key) => slotNames.fenceIn(slotNames.slotOf(key)),
+    readOnly,
+  })
   return [...findings, slots(known), ...servers]
 }
 

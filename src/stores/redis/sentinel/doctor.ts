@@ -8,6 +8,7 @@ import { unexpectedReply } from '../server/failures.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
 import { entries } from '../server/replies.ts'
+import { RoomNames } from '../server/room-names.ts'
 import { parseSentinelUrl } from './open.ts'
 
 /** Findings about the Sentinels, the master that they name, and its replicas. */
@@ -16,7 +17,7 @@ export async function diagnoseRedisSentinel(
   { readOnly }: DriverOptions,
 ): Promise<readonly Finding[]> {
   const { serverUrl, sentinel, options } = parseSentinelUrl(url)
-  const { prefix } = settingsOf(options)
+  const names = new RoomNames(settingsOf(options).prefix)
   const linkTo = linksOf(await newClient(serverUrl))
   const { name, nodes, username, password, tls } = sentinel
   const access = { username, password, tls }
@@ -34,7 +35,13 @@ export async function diagnoseRedisSentinel(
   const known = views.find(({ view }) => view !== undefined)?.view
   if (known === undefined) return findings
   findings.push(quorum(known))
-  const servers = await diagnoseServers(known.servers, { linkTo, setting: 'sentinel', prefix, readOnly })
+  const servers = await diagnoseServers(known.servers, {
+    linkTo,
+    setting: 'sentinel',
+    names,
+    fenceOf: () => names.fence,
+    readOnly,
+  })
   return [...findings, ...servers]
 }
 

@@ -13,12 +13,19 @@ export interface ServerFacts {
   /** Whether the doctor was asked to look as a user that may only read. */
   readonly readOnly: boolean
   readonly setting: ServerSetting
-  /** The stored last fences that were read, by the names of their keys; null for a value that is no text. */
-  readonly lastFences: ReadonlyMap<string, string | null>
+  /** The stored last fences that could be read, by the names of their Redis keys. */
+  readonly lastFences: ReadonlyMap<string, KeptFence>
   /** Who else has keys there, as far as SCAN shows: how their names begin, and whether these are locks of Holdfast. */
   readonly tenants: ReadonlyMap<string, 'locks' | 'other'>
   /** Whether the user may not send messages. */
   readonly isMute: boolean
+}
+
+export interface KeptFence {
+  /** Undefined if the Redis key is missing, null if it holds no text. */
+  readonly kept: string | null | undefined
+  /** The largest fence of a holder, as far as holders were looked at. */
+  readonly held: bigint | undefined
 }
 
 /** A server by itself, or one of several of which Sentinels or a cluster make one the master. */
@@ -255,17 +262,39 @@ function tenants({ info, tenants }: ServerFacts): Finding | undefined {
 
 export function lastFence({ lastFences, clock }: ServerFacts): Finding | undefined {
   const check = 'last fence'
-  const names = [...lastFences.keys()]
-  const broken = names.find((name) => !isFence(lastFences.get(name)))
+  const fences = Array.from(lastFences, ([name, fence]) => ({ name: JSON.stringify(name), ...fence }))
+  const broken = fences.find(({ kept }) => kept !== undefined && !isFence(kept))
   if (broken !== undefined) {
     return {
       check,
       verdict: 'problem',
-      text: `The Redis key ${JSON.stringify(broken)} should hold the last fence, a number below 9000000000000000, and holds something else, so nobody gets a lock. ${FENCE_ADVICE}`,
+      text: `The Redis key ${broken.name} should hold the last fence, a number below 9000000000000000, and holds something else, so nobody gets a lock. ${FENCE_ADVICE}`,
+    }
+  }
+  const lowered = fences.find(({ kept, held = 0n }) => typeof kept === 'string' && BigInt(kept) < held)
+  if (lowered !== undefined) {
+    return {
+      check,
+      verdict: 'problem',
+      text: `The Redis key ${lowered.name} keeps the last fence ${lowered.kept}, and a holder has the higher one ${lowered.held}. Somebody wrote it, so fences may fall if the clock of the server is set back. ${FENCE_ADVICE}`,
     }
   }
   const now = Date.now() + (clock?.aheadMs ?? 0)
-  const aheadByMs = Math.max(0, ...names.map((name) => Number(lastFences.get(name)) / 1000 - now))
+  const missing = fences.filter(({ kept, held }) => kept === undefined && held !== undefined)
+  const [gone] = missing.sort((one, other) => Number((other.held ?? 0n) - (one.held ?? 0n)))
+  if (gone !== undefined) {
+    const falls = Number(gone.held) / 1000 > now + CLOCK_ERROR_MS
+    return {
+      check,
+      verdict: falls ? 'problem' : 'warning',
+      text: `The Redis key ${gone.name} with the last fence is missing, though a holder has the fence ${gone.held}. Somebody deleted it. ${
+        falls
+          ? 'That fence is ahead of the clock of the server, so the next one is lower. Set the key to that fence.'
+          : 'The fences go on from the time of the server.'
+      }`,
+    }
+  }
+  const aheadByMs = Math.max(0, ...fences.map(({ kept }) => Number(kept ?? 0) / 1000 - now))
   if (aheadByMs < FENCES_AHEAD_MS) return undefined
   return {
     check,
@@ -275,7 +304,7 @@ export function lastFence({ lastFences, clock }: ServerFacts): Finding | undefin
 }
 
 /** As last.lua decides it. */
-function isFence(text: string | null | undefined): boolean {
+function isFence(text: string | null): boolean {
   return typeof text === 'string' && /^(?:\d{1,15}|[0-8]\d{15})$/.test(text)
 }
 
@@ -295,4 +324,6 @@ export function counted(count: number, noun: string): string {
 export const NO_CONFIG = 'the user may not ask for CONFIG GET (+config|get).'
 const NEARLY_FULL = 0.9
 const FENCES_AHEAD_MS = 60_000
+/** More than the clock is misread by. */
+const CLOCK_ERROR_MS = 1000
 const MOST_SHOWN = 8

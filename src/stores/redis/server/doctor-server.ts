@@ -4,9 +4,11 @@ import { shortened } from '../../../base/text.ts'
 import { within } from '../../../base/within.ts'
 import { textsOf } from './answers.ts'
 import type { RawConnection, RedisLink, ServerAddress } from './client-link.ts'
-import { SERVER_CHECKS, type ServerFacts, type ServerSetting } from './doctor-checks.ts'
-import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
+import { SERVER_CHECKS, type ServerFacts } from './doctor-checks.ts'
+import { type FencesPlace, lastFencesOf } from './doctor-fences.ts'
+import { storeErrorOf, unexpectedReply } from './failures.ts'
 import { isOnReplica, pairs, permitted } from './replies.ts'
+import { scannedNames } from './scanned-names.ts'
 
 /** Findings about servers that may become master: about each, then about all of them. */
 export async function diagnoseServers(
@@ -37,16 +39,14 @@ export function findingsOf(facts: ServerFacts): readonly Finding[] {
 }
 
 /** Where the rooms of a store are. */
-export interface RoomsPlace {
-  readonly setting: ServerSetting
-  readonly prefix: string
+export interface RoomsPlace extends FencesPlace {
   /** Whether the user may only read, so nothing is asked that needs more. */
   readonly readOnly: boolean
 }
 
 export async function factsOf(
   link: RedisLink,
-  { setting, prefix, readOnly }: RoomsPlace,
+  { setting, names, fenceOf, readOnly }: RoomsPlace,
 ): Promise<ServerFacts | { readonly problem: string }> {
   return await onceOpen(link, async (connection) => {
     const info = infoOf(await permitted(connection.send('INFO', [])))
@@ -63,10 +63,11 @@ export async function factsOf(
       clock,
       setting,
       // A replica has those of its master.
-      lastFences: isReplica && !readOnly ? new Map() : await lastFencesOf(connection, { setting, prefix }),
-      tenants: await tenantsOf(connection, prefix),
+      lastFences:
+        isReplica && !readOnly ? new Map() : await lastFencesOf(connection, { setting, names, fenceOf }),
+      tenants: await tenantsOf(connection, names.prefix),
       isMute:
-        !readOnly && (await permitted(connection.send('PUBLISH', [`${prefix}inbox:`, '']))) === undefined,
+        !readOnly && (await permitted(connection.send('PUBLISH', [names.channel(''), '']))) === undefined,
     }
   })
 }
@@ -77,19 +78,15 @@ async function tenantsOf(
   prefix: string,
 ): Promise<ReadonlyMap<string, 'locks' | 'other'>> {
   const tenants = new Map<string, 'locks' | 'other'>()
-  let cursor = '0'
-  for (let scans = 0; scans < MOST_TENANT_SCANS && tenants.size < MOST_TENANTS; scans += 1) {
-    const reply = await permitted(connection.send('SCAN', [cursor, 'COUNT', '1000']))
-    const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
-    for (const name of textsOf(found)) {
+  for await (const found of scannedNames(connection, { mostScans: MOST_TENANT_SCANS })) {
+    for (const name of found) {
       if (name.startsWith(prefix)) continue
       const [, room] = /^([^{]*)\{.*\}$/s.exec(name) ?? []
       const tenant = shortened(room ?? /^[^:]*:/.exec(name)?.[0] ?? name, LONGEST_TENANT)
       if (room !== undefined || !tenants.has(tenant))
         tenants.set(tenant, room === undefined ? 'other' : 'locks')
     }
-    cursor = String(next)
-    if (cursor === '0') break
+    if (tenants.size >= MOST_TENANTS) break
   }
   return tenants
 }
@@ -97,45 +94,6 @@ async function tenantsOf(
 const MOST_TENANT_SCANS = 10
 const MOST_TENANTS = 100
 const LONGEST_TENANT = 40
-
-/** In a cluster there is one for each slot, of which some are looked at. */
-async function lastFencesOf(
-  connection: RawConnection,
-  { setting, prefix }: Pick<RoomsPlace, 'setting' | 'prefix'>,
-): Promise<ReadonlyMap<string, string | null>> {
-  const names = setting === 'cluster' ? await fenceNamesOf(connection, prefix) : [`${prefix}fence`]
-  const fences = new Map<string, string | null>()
-  await Promise.all(
-    names.map(async (name) => {
-      const kept = await connection.send('GET', [name]).catch((error: unknown) => {
-        if (replyCode(error) === 'WRONGTYPE') return WRONG
-        if (replyCode(error) === undefined) throw error
-        return null
-      })
-      if (kept !== null) fences.set(name, typeof kept === 'string' ? kept : null)
-    }),
-  )
-  return fences
-}
-
-const WRONG = Symbol('not a text')
-
-async function fenceNamesOf(connection: RawConnection, prefix: string): Promise<readonly string[]> {
-  const names = new Set<string>()
-  let cursor = '0'
-  for (let scans = 0; scans < MOST_SCANS && names.size < MOST_FENCES; scans += 1) {
-    const args = [cursor, 'MATCH', `${prefix}{*}fence`, 'COUNT', '1000']
-    const reply = await permitted(connection.send('SCAN', args))
-    const [next, found] = Array.isArray(reply) ? (reply as readonly unknown[]) : ['0', []]
-    for (const name of textsOf(found)) names.add(name)
-    cursor = String(next)
-    if (cursor === '0') break
-  }
-  return [...names].slice(0, MOST_FENCES)
-}
-
-const MOST_SCANS = 50
-const MOST_FENCES = 2000
 
 const SETTINGS: readonly string[] = [
   'appendfsync',
