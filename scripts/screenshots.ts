@@ -1,5 +1,5 @@
-// Shows the dashboard as its users see it: starts a Redis server, some processes that hold, wait for and lose keys, and a
-// dashboard, and takes a picture of every view. Look at the pictures after each change of the page.
+// Shows the dashboard as its users see it: starts a Redis server, some processes that hold, wait for and lose keys, a PostgreSQL
+// server with jobs, and a dashboard, and takes a picture of every view. Look at the pictures after each change of the page.
 //
 //   npm run screenshots [-- <folder>]      (default: .screenshots)
 //
@@ -10,11 +10,13 @@ import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Browser, chromium } from 'playwright-core'
+import { type Browser, chromium, type Page } from 'playwright-core'
 import { createDashboard } from '../src/dashboard/index.ts'
 import type { PartitionsJson } from '../src/dashboard/view-json.ts'
 import { connect } from '../src/index.ts'
+import { type Jobs, openJobs } from '../src/jobs/index.ts'
 import { ensureBinary } from '../test/servers/install.ts'
+import { startPostgres } from '../test/servers/postgres-server.ts'
 import { startRedis } from '../test/servers/redis-server.ts'
 import { until } from '../test/servers/until.ts'
 
@@ -30,6 +32,44 @@ const VIEWS: Readonly<Record<string, string>> = {
   processes: '#/processes',
   partitions: '#/partitions',
   losses: '#/losses',
+  tree: `#/keys?${new URLSearchParams({ as: 'tree', open: '["stock:"]' })}`,
+  none: '#/keys?search=nobody-has-this',
+  jobs: '#/jobs',
+  dead: '#/jobs?state=dead',
+}
+
+/** What a person does on a page before its picture is taken. */
+const ACTS: Readonly<Record<string, (page: Page) => Promise<void>>> = {
+  async selection(page) {
+    for (const box of (await page.locator('tbody input[type=checkbox]').all()).slice(0, 3)) await box.check()
+  },
+  async evict(page) {
+    await ACTS['selection']?.(page)
+    await page
+      .getByRole('button', { name: /^Evict/ })
+      .first()
+      .click()
+    await page.waitForSelector('dialog[open]')
+  },
+  async 'selection-jobs'(page) {
+    await ACTS['selection']?.(page)
+  },
+  async help(page) {
+    await page.keyboard.press('?')
+    await page.waitForSelector('dialog[open]')
+  },
+  async job(page) {
+    await page.locator('tbody td.id a, tbody td.job a, tbody a').first().click()
+    await page.waitForURL(/#\/job\?/)
+    await page.waitForSelector('main h2, main dl, main table')
+  },
+}
+const ACTED_ON: Readonly<Record<string, string>> = {
+  selection: '#/keys',
+  evict: '#/keys',
+  help: '#/keys',
+  'selection-jobs': '#/jobs?state=dead',
+  job: '#/jobs?state=dead',
 }
 
 /** The last one comes later than the others, which do not hand their keys over to it at once. */
@@ -44,8 +84,17 @@ async function main(): Promise<void> {
   mkdirSync(folder, { recursive: true })
   await using redis = await startRedis()
   await using locks = await connect(redis.url, { label: 'dashboard' })
+  await using postgres = await startPostgres()
+  await using jobs = await openJobs(postgres.url)
+  await workOn(jobs)
   const processes: ChildProcess[] = []
-  const dashboard = createDashboard(locks, { allowEvict: true, record: true, title: 'Locks of a shop' })
+  const dashboard = createDashboard(locks, {
+    jobs,
+    allowEvict: true,
+    allowJobChanges: true,
+    record: true,
+    title: 'Locks of a shop',
+  })
   const server = createServer(dashboard).listen(0, '127.0.0.1')
   const browser = await chromium.launch({
     executablePath: ensureBinary('chromium'),
@@ -79,6 +128,7 @@ async function main(): Promise<void> {
     }
     await until('a renewal is late', isLate, { everyMs: 500 })
     await shoot({ browser, url }, VIEWS)
+    await shoot({ browser, url }, ACTED_ON)
     await redis.pause()
     const isAway = async (): Promise<boolean> =>
       ((await (await fetch(`${url}api/view`)).json()) as { store: { tag: string } }).store.tag === 'away'
@@ -94,7 +144,14 @@ async function main(): Promise<void> {
     const keysSeen = async (): Promise<number> =>
       ((await (await fetch(`${url}api/view`)).json()) as { matching: number }).matching
     await until('all keys are seen', async () => (await keysSeen()) >= many.length, { everyMs: 500 })
-    await shoot({ browser, url }, { many: '#/keys' })
+    await shoot(
+      { browser, url },
+      {
+        many: '#/keys',
+        'many-page': '#/keys?page=99&sort=held',
+        'many-tree': '#/keys?as=tree',
+      },
+    )
   } finally {
     for (const each of processes) each.kill('SIGKILL')
     await browser.close()
@@ -102,6 +159,29 @@ async function main(): Promise<void> {
     server.close()
     server.closeAllConnections()
   }
+}
+
+/** Jobs of all states: ready, delayed, running, completed and dead. */
+async function workOn(jobs: Jobs): Promise<void> {
+  await jobs.migrate()
+  for (let order = 1; order <= 60; order += 1) await jobs.enqueue('mail', { order, to: 'reader@example.org' })
+  for (let order = 1; order <= 8; order += 1) await jobs.enqueue('invoice', { order }, { maxAttempts: 1 })
+  jobs.work(
+    {
+      mail: () => {},
+      invoice: ({ payload }) => {
+        throw new Error(`The printer has no paper for order ${JSON.stringify(payload)}`)
+      },
+      export: () => new Promise(() => {}),
+    },
+    { onFailure: () => {} },
+  )
+  for (const year of [2024, 2025]) await jobs.enqueue('export', { year })
+  await jobs.enqueue('reminder', { order: 7 }, { delay: '1h' })
+  await jobs.enqueue('nobody-takes-this', { order: 8 })
+  await until('the jobs are dead', async () =>
+    (await jobs.backlog()).some(({ state, count }) => state === 'dead' && count === 8),
+  )
 }
 
 function play(role: string, url: string): ChildProcess {
@@ -119,7 +199,10 @@ async function shoot({ browser, url }: Scene, views: Readonly<Record<string, str
       for (const [name, place] of Object.entries(views)) {
         await page.goto(url + place)
         await page.waitForSelector('.pill:not([data-state="opening"])')
-        await page.waitForSelector('tbody tr')
+        await page.waitForSelector(name === 'none' ? 'main' : 'tbody tr >> visible=true')
+        // The numbers of jobs come after their list.
+        if (place.startsWith('#/jobs')) await page.locator('.sums').filter({ hasNotText: '…' }).waitFor()
+        await ACTS[name]?.(page)
         await page.screenshot({ path: join(folder, `${name}-${device}-${colorScheme}.png`) })
       }
       await context.close()

@@ -1,7 +1,7 @@
 import type { InspectedRoom, Owner } from '../index.ts'
 import { lateMsOf } from '../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
-import { electionsIn, isMarkOf, modeOf } from '../room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf, isVacancy, modeOf } from '../room-watch/ticket-facts.ts'
 import { type TreeLine, treeOf } from './key-tree.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
 import { type ListOrder, ordered, type Rank } from './order.ts'
@@ -25,8 +25,8 @@ export function keysView(watch: RoomWatch, { search, show, order, page, open }: 
   const wanted = search.toLowerCase()
   const isOf = ownedBy(wanted)
   const matching = rooms.filter((room) => {
-    // The mark of an election is part of the election's row.
-    if (isMarkOf(elections, room.key)) return false
+    // The mark and the vacancy of an election are part of the election's row.
+    if (isPartOf(elections, room.key)) return false
     if (show === 'contended' && room.queue.length === 0) return false
     if (show === 'elections' && !elections.has(room.key)) return false
     return wanted === '' || room.key.toLowerCase().includes(wanted) || isOf(room)
@@ -36,7 +36,7 @@ export function keysView(watch: RoomWatch, { search, show, order, page, open }: 
   const keyRow = (room: InspectedRoom, depth: number): KeyRowJson => ({
     tag: 'key',
     depth,
-    ...rowJson(watch, room),
+    ...rowJson(watch, elections.has(room.key) && isVacancy(room) ? { ...room, holders: [] } : room),
     isElection: elections.has(room.key),
     observers: elections.get(room.key) ?? 0,
   })

@@ -1,6 +1,6 @@
 import type { KeyHistory } from './hold-record.ts'
 import type { RoomWatch } from './room-watch.ts'
-import { electionsIn, isMarkOf } from './ticket-facts.ts'
+import { electionsIn, isPartOf } from './ticket-facts.ts'
 
 /** The queue of a key over the last minute, or over its known history where that is shorter. */
 export interface Contention {
@@ -23,7 +23,7 @@ export function contentionIn(
   for (const { key, queue } of rooms) if (queue.length > 0) keys.add(key)
   const found: Contention[] = []
   for (const key of keys) {
-    const isElection = elections.has(key) || isMarkOf(elections, key)
+    const isElection = elections.has(key) || isPartOf(elections, key)
     const history = isElection ? undefined : historyOf(key)
     const contention = history && contentionOf(history, at)
     if (contention !== undefined && contention.mostWaiting > 0) found.push({ key, ...contention })

@@ -2,7 +2,7 @@ import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
-import { electionsIn, LEADER_MARK } from './ticket-facts.ts'
+import { electionsIn, isPartOf } from './ticket-facts.ts'
 import { type WatchedTime, WatchedTimes } from './watched-times.ts'
 
 /** The sums over all keys of one look. */
@@ -129,7 +129,8 @@ export class RoomHistory {
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
     const renewals = new Map<string, RenewalFacts>()
-    const marks = Array.from(electionsIn([...rooms.values()]).keys(), (key) => `${key}${LEADER_MARK}`)
+    const elections = electionsIn([...rooms.values()])
+    const marks = [...rooms.keys()].filter((key) => isPartOf(elections, key))
     this.#uncounted = new Set([...this.#marks, ...marks])
     this.#marks = marks
     let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]

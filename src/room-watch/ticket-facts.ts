@@ -51,14 +51,16 @@ const SHOWN_OF_LONGER = 1000
 /**
  * The keys that are elections, each with its number of observers. Besides the key itself, a leader holds a mark named after it
  * (`LEADER_MARK`). Observers of the election wait on the mark as readers. A key of a user may end like a mark, too: it counts as
- * one only where the same process holds the key that it would belong to.
+ * one only where the same process holds the key that it would belong to. While nobody leads, the observers hold the vacancy
+ * together (`VACANCY`). An election without a leader and without candidates is known by its vacancy alone, and has that name here.
  */
 export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string, number> {
   const observers = new Map<string, number>()
-  const marks = rooms.filter(({ key }) => key.endsWith(LEADER_MARK))
-  if (marks.length === 0) return observers
+  const parts = rooms.filter(({ key }) => key.endsWith(LEADER_MARK) || key.endsWith(VACANCY))
+  if (parts.length === 0) return observers
   const byKey = new Map(rooms.map((room) => [room.key, room]))
-  for (const { key, holders, queue } of marks) {
+  for (const { key, holders, queue } of parts) {
+    if (!key.endsWith(LEADER_MARK)) continue
     const bare = key.slice(0, -LEADER_MARK.length)
     const leaders = byKey.get(bare)?.holders.filter(({ limit }) => limit === 1) ?? []
     const isLed = [...holders, ...queue].some(
@@ -66,12 +68,33 @@ export function electionsIn(rooms: readonly InspectedRoom[]): ReadonlyMap<string
     )
     if (isLed) observers.set(bare, queue.length)
   }
+  for (const room of parts) {
+    if (!isVacancy(room)) continue
+    const bare = room.key.slice(0, -VACANCY.length)
+    // A candidate that has just won has no mark yet.
+    const name = observers.has(bare) || byKey.has(bare) ? bare : room.key
+    observers.set(name, (observers.get(name) ?? 0) + room.holders.length)
+  }
   return observers
 }
 
-/** Whether the key is the mark of an election, which is part of the election's row. */
-export function isMarkOf(elections: ReadonlyMap<string, number>, key: string): boolean {
-  return key.endsWith(LEADER_MARK) && elections.has(key.slice(0, -LEADER_MARK.length))
+/** Whether the key is the mark or the vacancy of an election, which is part of the election's row. */
+export function isPartOf(elections: ReadonlyMap<string, number>, key: string): boolean {
+  return [LEADER_MARK, VACANCY].some((end) => key.endsWith(end) && elections.has(key.slice(0, -end.length)))
+}
+
+/** Whether the room is held by observers of an election that nobody leads. */
+export function isVacancy({
+  key,
+  holders,
+  queue,
+}: Pick<InspectedRoom, 'key' | 'holders' | 'queue'>): boolean {
+  return (
+    key.endsWith(VACANCY) &&
+    holders.length > 0 &&
+    queue.length === 0 &&
+    holders.every(({ limit }) => limit === UNLIMITED)
+  )
 }
 
 function isSameProcess(one: Owner, other: Owner): boolean {
@@ -81,3 +104,4 @@ function isSameProcess(one: Owner, other: Owner): boolean {
 }
 
 export const LEADER_MARK = '#leader'
+const VACANCY = '#vacant'

@@ -81,17 +81,27 @@ test('top obeys its keys: sorting, marking a line, the page of a key, help, paus
 })
 
 test('top shows who does not renew, and for how long', async () => {
+  await using server = await startRedis()
+  await using locks = await connect(server.url, { label: 'tester' })
+  await using terminal = start({ env: { HOLDFAST_STORE: server.url } })
+  await terminal.shows('Nobody holds a key.')
   await locks.acquire('living')
-  await locks.acquire('stuck', { ttl: '20s', renew: false })
-  await using terminal = start()
+  await locks.acquire('stuck', { ttl: '10m', renew: false })
   terminal.press('K')
-  await terminal.shows(/^ {2}stuck +H .* 20s /m)
-  // Below half of its ttl.
+  await terminal.shows(/^ {2}stuck +H .* 10m/m)
+  // As if seven minutes had passed: so three minutes are left to see it, however slow the machine is.
+  await server.command('EVAL', AGED, '1', 'holdfast:{stuck}', '420000')
   await terminal.shows(/^ {2}stuck +L /m)
   expect(terminal.screen).toMatch(/^ {2}living +H /m)
   terminal.press('Down', 'Down', 'Enter')
-  await terminal.shows(/\(tester\) is not renewing for 1\d\.\ds\.$/m)
+  await terminal.shows(/\(tester\) is not renewing for [789]m .*\.$/m)
 })
+
+/** Makes a room with a lone holder older by so many milliseconds. */
+const AGED = `
+local start, since, till, rest = string.match(redis.call('GET', KEYS[1]), '^(2 t[^%z]+%zh %d+ )(%d+) (%d+)( .*)$')
+redis.call('SET', KEYS[1], start .. string.format('%.0f %.0f', since - ARGV[1] * 1000, till - ARGV[1]) .. rest, 'KEEPTTL')
+`
 
 test('top evicts the holders of the marked key, once it has asked why', async () => {
   const held = await locks.acquire('job:backup')
@@ -200,8 +210,8 @@ test('top hears the mouse: a click marks, opens and sorts, and the wheel moves',
   await terminal.shows(/^q Ctrl-C F10 +quit$/m)
 })
 
-test('top shows an election as one row', async () => {
-  const ending = new AbortController()
+test('top shows an election as one row, also when nobody leads it', async () => {
+  const [ending, observing] = [new AbortController(), new AbortController()]
   const campaign = locks
     .election('mailer')
     .campaign(
@@ -215,8 +225,25 @@ test('top shows an election as one row', async () => {
   )
   await terminal.shows(/^1 key, 1 held/m)
   expect(terminal.screen).not.toContain('#leader')
+  // Nobody leads now, and an observer holds the vacancy.
+  const watching = locks.election('mailer').observe({ signal: observing.signal })
+  await watching.next()
   ending.abort()
   await expect(campaign).rejects.toThrow()
+  await terminal.shows(/^ {2}mailer#vacant +N +election +nobody leads /m)
+  await terminal.shows(/^1 key, 0 held/m)
+  const leading = new AbortController()
+  const term = locks
+    .election('mailer')
+    .campaign(
+      { signal: leading.signal },
+      ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', resolve)),
+    )
+  await terminal.shows(/^ {2}mailer +H +election /m)
+  await terminal.shownNoMore('#vacant')
+  await terminal.shows(/^1 key, 1 held/m)
+  for (const each of [observing, leading]) each.abort()
+  await expect(term).rejects.toThrow()
 })
 
 test('top filters by key and by holder while it runs', async () => {

@@ -137,7 +137,7 @@ function alertsIn(phases: readonly Scrape[]): readonly (readonly string[])[] {
       values: phases
         .map((phase) => phase.find(([name]) => name === series)?.[1])
         // A target that is gone gets a stale mark at once.
-        .map((value) => (value === undefined ? `stale _x${SCRAPES - 2}` : `${value}x${SCRAPES - 1}`))
+        .map((value) => (value === undefined ? `stale _x${SCRAPES - 1}` : `${value}x${SCRAPES - 1}`))
         .join(' '),
     }))
     const elections = new Set(Array.from(names, (series) => /election="([^"]*)"/.exec(series)?.[1] ?? ''))

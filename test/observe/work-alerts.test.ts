@@ -1,4 +1,5 @@
-import { spawnSync } from 'node:child_process'
+import { spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
 import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -11,10 +12,12 @@ import { type MeasureWorkOptions, measureWork } from '../../src/observe/promethe
 import { createPartition } from '../../src/partition/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { closeSharedServer, openProxied, openScene } from '../jobs/scene.ts'
+import { Stage } from '../schedule/stage.ts'
 import { ensureBinary } from '../servers/install.ts'
 import { until } from '../servers/until.ts'
 
 const rules = fileURLToPath(new URL('../../src/observe/prometheus/alert-rules.yml', import.meta.url))
+const script = fileURLToPath(new URL('working.ts', import.meta.url))
 let promtool: string
 beforeAll(() => {
   promtool = ensureBinary('promtool', { packageName: 'prometheus' })
@@ -121,6 +124,74 @@ test('keys of a partition whose work cannot start are alerted of', async () => {
   expect(alerts('HoldfastPartitionLeftOut', [whole, broken, whole])).toEqual(['', 'partition="queues"', ''])
 })
 
+test('runs that fail, ticks that overlap and work that cannot start are alerted of, also if a process is new', async () => {
+  const roles = ['fails', 'overlaps', 'works', 'worker'] as const
+  const running = await Promise.all(roles.map((role) => working(role)))
+  const [fails, overlaps, works, worker] = running as [Working, Working, Working, Working]
+  const failed = await fails.seen(/^holdfast_ticks_total\{.*outcome="failed"\} [1-9]/m)
+  const overlapped = await overlaps.seen(/^holdfast_ticks_total\{.*outcome="overlapped"\} [1-9]/m)
+  const well = await works.seen(/^holdfast_ticks_total\{.*outcome="ok"\} [1-9]/m)
+  const ended = await worker.seen(/^holdfast_worker_terms_total\{.*outcome="failed"\} ([3-9]|\d\d)/m)
+  // Prometheus has never seen these processes count 0.
+  expect(alerts('HoldfastRunsFail', [[], failed, failed])).toEqual(['', 'schedule="mails"', ''])
+  expect(alerts('HoldfastTicksMissed', [[], overlapped, overlapped])).toEqual(['', 'schedule="mails"', ''])
+  expect(alerts('HoldfastWorkerFails', [[], ended, ended])).toEqual(['', 'worker="orders"', ''])
+  // A process that was known before: its counters rise.
+  expect(alerts('HoldfastRunsFail', [well, failed, failed, failed])).toEqual(['', 'schedule="mails"', '', ''])
+  for (const name of ['HoldfastRunsFail', 'HoldfastTicksMissed', 'HoldfastWorkerFails'])
+    expect(alerts(name, [[], well, well])).toEqual(['', '', ''])
+})
+
+test('a tick that no process ran is alerted of, although the process that tells of it is new', async () => {
+  // Of the process that ends: without a listener nobody judges ticks.
+  measured({})
+  const stage = new Stage('2027-01-15T08:00:30Z')
+  const starts = (name: string) => {
+    const member = stage.member(name)
+    member.schedule.add('report', '*/10 * * * *', stage.work(member, 0))
+    member.schedule.start()
+    return member.schedule
+  }
+  const first = starts('first')
+  await stage.clock.advance(20 * 60_000)
+  await stage.clock.until(first.stop())
+  await stage.clock.advance(32 * 60_000)
+  // The first process of a new deployment: its registry is empty.
+  const { scrape } = measured({})
+  starts('second')
+  await stage.clock.advance(20 * 60_000)
+  const told = await scrape()
+  expect(told.find(([series]) => series.includes('outcome="missed"'))?.[1]).toBe('3')
+  expect(alerts('HoldfastTicksMissed', [[], told, told])).toEqual(['', 'schedule="report"', ''])
+})
+
+interface Working {
+  /** The metrics, once they have this. */
+  seen(pattern: RegExp): Promise<Scrape>
+}
+
+async function working(role: string): Promise<Working> {
+  const child = spawn(process.execPath, ['--import', 'tsx', script, role], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  })
+  const ended = once(child, 'exit')
+  onTestFinished(async () => {
+    child.kill('SIGKILL')
+    await ended
+  })
+  const [line] = (await once(child.stdout, 'data')) as [Buffer]
+  const metrics = async () => (await fetch(`http://127.0.0.1:${Number(String(line))}`)).text()
+  return {
+    async seen(pattern) {
+      const text = await until(`it counts ${pattern}`, async () => {
+        const found = await metrics()
+        return pattern.test(found) ? found : undefined
+      })
+      return scrapeOf(text)
+    },
+  }
+}
+
 /** What Prometheus would store: each series and its value. */
 type Scrape = readonly (readonly [series: string, value: string])[]
 
@@ -131,10 +202,14 @@ function measured(options: Omit<MeasureWorkOptions, 'registry'>) {
   return {
     text,
     async scrape(): Promise<Scrape> {
-      const found = (await text()).matchAll(/^(holdfast_\w+(?:\{[^}]*\})?) (\S+)$/gm)
-      return Array.from(found, ([, series = '', value = '']) => [series, value])
+      return scrapeOf(await text())
     },
   }
+}
+
+function scrapeOf(text: string): Scrape {
+  const found = text.matchAll(/^(holdfast_\w+(?:\{[^}]*\})?) (\S+)$/gm)
+  return Array.from(found, ([, series = '', value = '']) => [series, value])
 }
 
 /**
@@ -176,7 +251,7 @@ function valuesOf(series: string, phases: readonly Scrape[], rising: boolean): s
     .map((phase) => {
       const value = phase.find(([name]) => name === series)?.[1]
       // A target that is gone gets a stale mark at once.
-      if (value === undefined) return `stale _x${SCRAPES - 2}`
+      if (value === undefined) return `stale _x${SCRAPES - 1}`
       if (!rising) return `${value}x${SCRAPES - 1}`
       const step = (Number(value) - last) / SCRAPES
       const from = last + step

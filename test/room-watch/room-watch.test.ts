@@ -12,7 +12,7 @@ import {
   type WatchOptions,
   watchRooms,
 } from '../../src/room-watch/room-watch.ts'
-import { electionsIn } from '../../src/room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf } from '../../src/room-watch/ticket-facts.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { until } from '../servers/until.ts'
 
@@ -459,6 +459,20 @@ test('a key that ends like the mark of a leader, and is none, is a key like any 
   expect([...electionsIn([mark])]).toEqual([])
   expect([...electionsIn([other, mark])]).toEqual([])
   expect([...electionsIn([{ ...other, holders: mark.holders }, mark])]).toEqual([['job', 0]])
+})
+
+test('the vacancy that observers hold is part of its election, or stands for one without candidates', () => {
+  const shared = { ...HOLDER, id: 'o', remainingMs: 1000, owner: {}, limit: Number.MAX_SAFE_INTEGER }
+  const vacancy = { key: 'job#vacant', holders: [shared, { ...shared, id: 'p' }], queue: [], closedMs: 0 }
+  const won = { key: 'job', holders: [{ ...shared, id: 'c', limit: 1 }], queue: [], closedMs: 0 }
+  const alone = electionsIn([vacancy])
+  expect([...alone]).toEqual([['job#vacant', 2]])
+  expect(isPartOf(alone, 'job#vacant')).toBe(false)
+  const led = electionsIn([won, vacancy])
+  expect([...led]).toEqual([['job', 2]])
+  expect(isPartOf(led, 'job#vacant')).toBe(true)
+  const taken = { ...vacancy, holders: [{ ...shared, limit: 1 }] }
+  expect([...electionsIn([won, taken])]).toEqual([])
 })
 
 test('elections are told from other keys by the mark of their leader', async () => {

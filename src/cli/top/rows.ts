@@ -1,7 +1,7 @@
 import type { InspectedHolder, InspectedRoom } from '../../index.ts'
 import { lateMsOf, roundTtlMs } from '../../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../../room-watch/room-watch.ts'
-import { electionsIn, isMarkOf } from '../../room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf, isVacancy } from '../../room-watch/ticket-facts.ts'
 import { modeOf, ownerOf } from '../room-text.ts'
 import { age, plain } from '../text.ts'
 import type { Sort } from './sorts.ts'
@@ -34,16 +34,17 @@ export const STATES: Readonly<Record<string, string>> = {
   M: 'released, and closed until its minimum hold is over',
   D: 'closed by a lock-delay',
   W: 'held by nobody, with waiters',
+  N: 'an election that nobody leads, with observers',
 }
 
-/** A row for each key. The mark of an election has none: it is part of the election's row. */
+/** A row for each key. The mark and the vacancy of an election have none: they are part of the election's row. */
 export function rowsOf(
   rooms: readonly InspectedRoom[],
   watch: Pick<RoomWatch, 'renewalsOf'>,
 ): readonly Row[] {
   const elections = electionsIn(rooms)
   return rooms
-    .filter(({ key }) => !isMarkOf(elections, key))
+    .filter(({ key }) => !isPartOf(elections, key))
     .map((room) => rowOf(room, { watch, isElection: elections.has(room.key) }))
 }
 
@@ -52,7 +53,10 @@ function rowOf(
   room: InspectedRoom,
   { watch, isElection }: { readonly watch: Pick<RoomWatch, 'renewalsOf'>; readonly isElection: boolean },
 ): Row {
-  const { holders, queue } = room
+  const { queue } = room
+  // Observers hold the vacancy, and lead nothing.
+  const isVacant = isElection && isVacancy(room)
+  const holders = isVacant ? [] : room.holders
   const [first] = holders
   const renewals = first && watch.renewalsOf(first.id)
   const lateMs = most(holders.flatMap((holder) => lateMsOf(holder, watch.renewalsOf(holder.id)) ?? []))
@@ -61,6 +65,7 @@ function rowOf(
     room,
     key: room.key,
     get state() {
+      if (isVacant) return 'N'
       return lateMs === undefined ? stateOf(room) : 'L'
     },
     get mode() {
@@ -70,11 +75,12 @@ function rowOf(
     },
     get holder() {
       // Built once, as sorting reads it often.
-      holder ??= holderOf(room)
+      holder ??= isVacant ? 'nobody leads' : holderOf(room)
       return holder
     },
-    heldMs: most(holders.map(({ heldMs }) => heldMs)),
-    leftMs: leftOf(room),
+    // Since when nobody leads, for an election without a leader.
+    heldMs: most(room.holders.map(({ heldMs }) => heldMs)),
+    leftMs: isVacant ? undefined : leftOf(room),
     ttlMs: renewals?.isKnown === true ? roundTtlMs(renewals.ttlMs) : undefined,
     lateMs,
     fence: first?.fence,

@@ -1,6 +1,6 @@
 import type { InspectedRoom } from '../../index.ts'
 import type { Totals } from '../../room-watch/room-history.ts'
-import { electionsIn, isMarkOf } from '../../room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf, isVacancy } from '../../room-watch/ticket-facts.ts'
 
 /** The numbers of the header, over all keys. */
 export interface Sums {
@@ -20,10 +20,12 @@ export function sumsOf(rooms: readonly InspectedRoom[], totals: readonly Totals[
   let longestMs: number | undefined
   const elections = electionsIn(rooms)
   let keys = 0
-  for (const { key, holders, queue } of rooms) {
-    // The mark of an election is no key of its own.
-    if (isMarkOf(elections, key)) continue
+  for (const room of rooms) {
+    const { key, holders, queue } = room
+    // The mark and the vacancy of an election are no keys of their own.
+    if (isPartOf(elections, key)) continue
     keys += 1
+    if (elections.has(key) && isVacancy(room)) continue
     for (const { state } of holders) {
       if (state === 'held') held += 1
       else if (state === 'offered') offered += 1

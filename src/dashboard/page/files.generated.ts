@@ -707,10 +707,30 @@ dd {
     margin-bottom: 0;
     background: var(--back);
   }
+}
 
-  .list-bar + table thead th {
-    top: 50px;
+/* Below that there is no room for all of it: the pages stay alone, and the rest scrolls away with the list. */
+@media (max-width: 1040px) {
+  .list-bar {
+    display: contents;
   }
+
+  .list-bar .pager {
+    position: sticky;
+    top: 0;
+    z-index: 2;
+    min-height: 50px;
+    background: var(--back);
+  }
+
+  .list-bar .files {
+    display: block;
+    padding-bottom: 8px;
+  }
+}
+
+.list-bar + table thead th {
+  top: 50px;
 }
 
 .pager .page {
@@ -1834,12 +1854,15 @@ export function jobSteps({ span, onSpan }) {
   return {
     node,
     /** @param {JobsJson['steps']} steps */
-    update(steps = []) {
+    update(counted) {
+      const steps = counted ?? []
       // Drawn anew only where something differs, as the pointer may rest on a bar to read its title.
-      const name = JSON.stringify([steps, picture.clientWidth])
+      const name = JSON.stringify([counted, picture.clientWidth])
       if (name === drawnFor) return
       drawnFor = name
-      const texts = SERIES.map((series) => \`\${sumOf(steps, series).toLocaleString('en')} \${series}\`)
+      const texts = SERIES.map(
+        (series) => \`\${counted === undefined ? '…' : sumOf(steps, series).toLocaleString('en')} \${series}\`,
+      )
       sums.replaceChildren(
         ...SERIES.map((series, index) => element('span', { 'data-series': series }, texts[index])),
       )
@@ -3062,7 +3085,10 @@ export function leadersView({ place, go }) {
         leaderRow,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : 'Nobody leads. Elections are shown while somebody does.')
+      setText(
+        empty,
+        view.rows.length > 0 ? '' : 'Nobody leads. Elections are shown while somebody leads or observes.',
+      )
       pager.update(view)
     },
   }
@@ -3245,7 +3271,9 @@ td.key button.copy {
     width: 18%;
   }
 
-  .contention th.count {
+  .contention th.count,
+  .leaders th.waiting,
+  .leaders th.observers {
     width: 110px;
   }
 
@@ -4387,7 +4415,11 @@ export function sorting({ place, go, columns, first }) {
   const select = choice(
     'Sort by',
     sortBy(),
-    able.map(({ sort, title }) => [sort, title.toLowerCase()]),
+    [
+      // A list that no column sorts before somebody chooses.
+      ...(first === '' ? [['', 'idle last']] : []),
+      ...able.map(({ sort, title }) => [sort, title.toLowerCase()]),
+    ],
     (sort) => show({ sort, reversed: '' }),
   )
   const reverse = element(

@@ -97,12 +97,15 @@ export function jobSteps({ span, onSpan }) {
   return {
     node,
     /** @param {JobsJson['steps']} steps */
-    update(steps = []) {
+    update(counted) {
+      const steps = counted ?? []
       // Drawn anew only where something differs, as the pointer may rest on a bar to read its title.
-      const name = JSON.stringify([steps, picture.clientWidth])
+      const name = JSON.stringify([counted, picture.clientWidth])
       if (name === drawnFor) return
       drawnFor = name
-      const texts = SERIES.map((series) => `${sumOf(steps, series).toLocaleString('en')} ${series}`)
+      const texts = SERIES.map(
+        (series) => `${counted === undefined ? '…' : sumOf(steps, series).toLocaleString('en')} ${series}`,
+      )
       sums.replaceChildren(
         ...SERIES.map((series, index) => element('span', { 'data-series': series }, texts[index])),
       )

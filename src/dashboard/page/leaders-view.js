@@ -28,7 +28,10 @@ export function leadersView({ place, go }) {
         leaderRow,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : 'Nobody leads. Elections are shown while somebody does.')
+      setText(
+        empty,
+        view.rows.length > 0 ? '' : 'Nobody leads. Elections are shown while somebody leads or observes.',
+      )
       pager.update(view)
     },
   }

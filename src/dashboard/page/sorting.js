@@ -12,7 +12,11 @@ export function sorting({ place, go, columns, first }) {
   const select = choice(
     'Sort by',
     sortBy(),
-    able.map(({ sort, title }) => [sort, title.toLowerCase()]),
+    [
+      // A list that no column sorts before somebody chooses.
+      ...(first === '' ? [['', 'idle last']] : []),
+      ...able.map(({ sort, title }) => [sort, title.toLowerCase()]),
+    ],
     (sort) => show({ sort, reversed: '' }),
   )
   const reverse = element(
