@@ -11,7 +11,8 @@ const forever = (): Promise<never> => new Promise(() => {})
 /** The work on every fifth key does not end, so these keys are moving as long as the pictures are taken. */
 function share({ name = 'customers', partitions }: { name?: string; partitions: number }): void {
   const stop = ({ key }: { key: number }): unknown => (key % 5 === 0 ? forever() : undefined)
-  createPartition(locks, name, { partitions, grace: '1h', start: () => {}, stop }).start()
+  const onError = (): void => {}
+  createPartition(locks, name, { partitions, grace: '1h', start: () => {}, stop, onError }).start()
 }
 
 switch (role) {

@@ -59,9 +59,9 @@ const ACTS: Readonly<Record<string, (page: Page) => Promise<void>>> = {
     await page.waitForSelector('dialog[open]')
   },
   async job(page) {
-    await page.locator('tbody td.id a, tbody td.job a, tbody a').first().click()
+    await page.locator('tbody td.id a').first().click()
     await page.waitForURL(/#\/job\?/)
-    await page.waitForSelector('main h2, main dl, main table')
+    await page.getByText('The printer has no paper').first().waitFor()
   },
 }
 const ACTED_ON: Readonly<Record<string, string>> = {
@@ -197,6 +197,8 @@ async function shoot({ browser, url }: Scene, views: Readonly<Record<string, str
       context.setDefaultTimeout(120_000)
       const page = await context.newPage()
       for (const [name, place] of Object.entries(views)) {
+        // A page of its own, as an open dialog stays when only the fragment changes.
+        await page.goto('about:blank')
         await page.goto(url + place)
         await page.waitForSelector('.pill:not([data-state="opening"])')
         await page.waitForSelector(name === 'none' ? 'main' : 'tbody tr >> visible=true')

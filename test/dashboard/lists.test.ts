@@ -58,6 +58,25 @@ async function shows(page: Page, keys: readonly string[]): Promise<void> {
 }
 
 describe('a list', () => {
+  test.each([1280, 900, 390])(
+    'keeps its pages on a screen of %i pixels while it is scrolled',
+    async (width) => {
+      for (let n = 0; n < 40; n += 1) await locks.acquire(`key:${n}`)
+      await using opened = await open({}, { viewport: { width, height: 600 } })
+      const { page } = opened
+      await page.getByText('40 keys').waitFor()
+      await page.mouse.wheel(0, 1200)
+      await until('it is scrolled', () => page.evaluate('scrollY > 600'))
+      const next = await page.getByRole('button', { name: 'Next' }).boundingBox()
+      expect(next?.y).toBeGreaterThanOrEqual(0)
+      expect(next?.y).toBeLessThan(60)
+      expect(await isTooWide(page)).toBe(false)
+      // The head of the table stands below the pages. On a phone there is none.
+      const head = await page.locator('thead th.key').boundingBox()
+      if (width > 720) expect(head?.y).toBeGreaterThanOrEqual((next?.y ?? 0) + (next?.height ?? 0))
+    },
+  )
+
   test('is sorted by a click on a title, and the other way round by another one', async () => {
     for (const key of ['a', 'b', 'c']) await locks.acquire(key)
     await waitFor('b', 2)

@@ -764,6 +764,7 @@ button.copy svg {
 .sorting {
   display: flex;
   gap: 6px;
+  padding-block: 4px;
 }
 
 /* There the titles of the columns sort. */
@@ -776,7 +777,7 @@ button.copy svg {
 .named {
   display: flex;
   align-items: center;
-  gap: 4px;
+  gap: 6px;
   min-width: 0;
 }
 
