@@ -163,8 +163,8 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
     scheduleEvents.on('overlapped', ({ name, event }) => {
       sink.count('ticks', 1, { schedule: begin('schedule', scheduleOf(name)), outcome: event })
     }),
-    scheduleEvents.on('missed', ({ name, event }) => {
-      sink.count('ticks', 1, { schedule: begin('schedule', scheduleOf(name)), outcome: event })
+    scheduleEvents.on('missed', ({ name, event, count: by }) => {
+      sink.count('ticks', by, { schedule: begin('schedule', scheduleOf(name)), outcome: event })
     }),
     jobScheduleEvents.on('fired', ({ id, event }) => {
       sink.count('ticks', 1, { schedule: begin('schedule', scheduleOf(id)), outcome: event })

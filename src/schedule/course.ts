@@ -108,10 +108,9 @@ export class Course {
     if (this.#settings.missed !== 'all') this.#excusedUntilMs = this.nowMs
   }
 
-  /** The ticks between these instants that some process could still want to run, or could take for missed. */
-  *between(fromMs: number, untilMs: number): Generator<number, void, void> {
-    const caredForMs = this.nowMs - this.#settings.windowMs - 2 * SKEW_MS
-    let tick = this.#ticks.next(Math.max(fromMs, caredForMs))
+  /** The ticks between these instants. `caredForMs`: up to which age some process could still want to run one, or take it for missed. */
+  *between(fromMs: number, untilMs: number, caredForMs: number): Generator<number, void, void> {
+    let tick = this.#ticks.next(Math.max(fromMs, this.nowMs - caredForMs))
     for (; tick !== undefined && tick <= untilMs; tick = this.#ticks.next(tick)) yield tick
   }
 

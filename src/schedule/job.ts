@@ -148,9 +148,10 @@ export class Job implements ScheduledJob {
         if (missedTicks.shouldLookBack) await missedTicks.lookBack()
         const tick = course.due()
         if (tick !== undefined) {
-          const isOpen = (await this.#attend(tick)) === 'left out'
+          const isOpen = (await missedTicks.presentDuring(this.#attend(tick))) === 'left out'
           course.attended(tick, { isOpen })
-        } else if (!(await missedTicks.judgeOne())) await paused(schedule.clock, course.idleMs, stopping)
+          await missedTicks.notePresence()
+        } else await paused(schedule.clock, Math.min(course.idleMs, await missedTicks.judge()), stopping)
         failures = 0
       } catch (error) {
         if (stopping.aborted) return
@@ -306,6 +307,7 @@ export class Job implements ScheduledJob {
   #missedTicks(course: Course): MissedTicks {
     return new MissedTicks({
       ...{ name: this.name, expression: this.expression, timezone: this.timezone },
+      ...{ ticks: this.#ticks, clock: this.#parts.schedule.clock },
       ...{ course, marks: this.#marks, settlement: this.#settlement },
     })
   }

@@ -99,16 +99,23 @@ export class Marks {
     }
     const holder = await this.#holderOf(key)
     if (holder === undefined) return undefined
-    const { id, fence, units, limit, heldMs } = holder
-    try {
-      const json = { key, id, fence: String(fence), units, limit, ttlMs: LONGEST_MS }
-      const lease = await this.#locks.adopt(json, options)
-      lease.detach()
-    } catch (error) {
-      // Gone at this very moment; the next call begins anew.
-      if (!isHoldfastError(error, 'lease-lost')) throw error
-    }
-    return heldMs
+    await this.#renew(key, holder)
+    return holder.heldMs
+  }
+
+  /** How long ago a process was last there, in milliseconds. `undefined`: the store has not heard of one for 24 days. */
+  async presentAgoMs(expression: string, timezone: string): Promise<number | undefined> {
+    const holder = await this.#holderOf(this.#presenceOf(expression, timezone))
+    return holder === undefined ? undefined : Math.max(0, LONGEST_MS - holder.remainingMs)
+  }
+
+  /** Each process renews the same mark, so what is left of it says when that was. */
+  async notePresence(expression: string, timezone: string): Promise<void> {
+    const key = this.#presenceOf(expression, timezone)
+    const options = { ...MARK, ...this.#asking, ttl: LONGEST_MS }
+    const first = await this.#locks.tryAcquire(key, options)
+    first?.detach()
+    if (first === null) await this.#renew(key, await this.#holderOf(key))
   }
 
   async running(): Promise<Sighting | undefined> {
@@ -136,6 +143,24 @@ export class Marks {
       if (!isHoldfastError(error, 'acquire-timeout') || !('ahead' in error) || error.ahead === undefined)
         throw error
     }
+  }
+
+  /** Has the mark stay for another 24 days. */
+  async #renew(key: string, holder: InspectedHolder | undefined): Promise<void> {
+    if (holder === undefined) return
+    const { id, fence, units, limit } = holder
+    try {
+      const json = { key, id, fence: String(fence), units, limit, ttlMs: LONGEST_MS }
+      const lease = await this.#locks.adopt(json, { ...MARK, ...this.#asking, ttl: LONGEST_MS })
+      lease.detach()
+    } catch (error) {
+      // Gone at this very moment; the next call begins anew.
+      if (!isHoldfastError(error, 'lease-lost')) throw error
+    }
+  }
+
+  #presenceOf(expression: string, timezone: string): string {
+    return `${this.lock}#seen ${timezone} ${expression}`
   }
 
   async #isTaken(key: string, asking = {}): Promise<boolean> {

@@ -36,12 +36,19 @@ export interface ScheduleEvents {
     readonly scheduledAt: Date
   }
   /**
-   * A tick did not run, because no process began it in time: all were down, blocked, or without their store. One process tells of
-   * it, 5 minutes after the last moment at which the tick might have run. At most once: if that process dies just then, none does.
+   * Ticks did not run, because no process began them in time: all were down, blocked, or without their store. One process tells of
+   * them, 5 minutes after the last moment at which the tick might have run, or when the first process is back. At most once: if that
+   * process dies just then, none does.
    */
   readonly missed: ScheduleEvent<'missed'> & {
-    /** The tick. */
-    readonly scheduledAt: Date
+    /** How many, one after the other. */
+    readonly count: number
+    /** The first of these ticks. */
+    readonly firstAt: Date
+    /** The last of these ticks. */
+    readonly lastAt: Date
+    /** Whether there were more than `count` of them: not more than about 1,000 ticks of one outage are counted. */
+    readonly isAtLeast: boolean
   }
 }
 

@@ -76,7 +76,7 @@ export class TickSettlement {
     const untilMs =
       overlap === 'queue' ? Math.min(course.queuedMs - 1, endMs) : Math.max(endMs, started.wallMs + minHoldMs)
     await this.bestEffort(async () => {
-      const ticks = [...course.between(started.wallMs, untilMs)]
+      const ticks = [...course.between(started.wallMs, untilMs, this.rememberMs(untilMs))]
       for (let at = 0; at < ticks.length; at += AT_ONCE) {
         if (lease.remainingMs === 0 || this.#options.stopping.aborted) return
         await Promise.all(ticks.slice(at, at + AT_ONCE).map((tick) => this.#skip(tick)))

@@ -1,5 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
-import { type ScheduledJobOptions, scheduleEvents } from '../../src/schedule/index.ts'
+import { type ScheduledJobOptions, type ScheduleEvents, scheduleEvents } from '../../src/schedule/index.ts'
 import { seededRandom } from '../../src/testing/index.ts'
 import { type Member, Stage } from './stage.ts'
 
@@ -7,13 +7,26 @@ const MINUTE_MS = 60_000
 /** By then every tick is judged: the window of 30 s, 5 minutes for wrong clocks, and the longest sleep. */
 const JUDGED_MS = 7 * MINUTE_MS
 
-/** What is told from now on, as `08:10` or `08:10:30`. */
+/** The ticks that are told from now on, as `08:10` or `08:10:30`. */
 function listens(event: 'missed' | 'overlapped'): string[] {
   const told: string[] = []
-  const stop = scheduleEvents.on(event, ({ scheduledAt }) => told.push(shown(scheduledAt.toISOString())))
+  const stop =
+    event === 'overlapped'
+      ? scheduleEvents.on(event, ({ scheduledAt }) => told.push(shown(scheduledAt.toISOString())))
+      : scheduleEvents.on(event, (missed) => told.push(...ticksOf(missed)))
   onTestFinished(stop)
   return told
 }
+
+/** The ticks of these tests are equally far from each other. */
+function ticksOf({ count, firstAt, lastAt }: MissedTicksEvent): string[] {
+  const stepMs = (lastAt.getTime() - firstAt.getTime()) / Math.max(1, count - 1)
+  return Array.from({ length: count }, (_, at) =>
+    shown(new Date(firstAt.getTime() + at * stepMs).toISOString()),
+  )
+}
+
+type MissedTicksEvent = ScheduleEvents['missed']
 
 function starts(
   stage: Stage,
@@ -123,6 +136,171 @@ describe('a missed tick', () => {
     expect(deaths).toBeGreaterThan(0)
     // 08:03 was the one; the other process tells of the rest.
     expect(missed).toEqual(['08:04'])
+  })
+})
+
+describe('a long outage', () => {
+  const HOUR_MS = 60 * MINUTE_MS
+
+  /** The events from now on. */
+  function events(): MissedTicksEvent[] {
+    const told: MissedTicksEvent[] = []
+    onTestFinished(scheduleEvents.on('missed', (event) => told.push(event)))
+    return told
+  }
+
+  const all = (told: readonly MissedTicksEvent[]) => told.flatMap(ticksOf).sort()
+  const range = (fromMs: number, untilMs: number, stepMs: number) =>
+    Array.from({ length: (untilMs - fromMs) / stepMs + 1 }, (_, at) =>
+      shown(new Date(fromMs + at * stepMs).toISOString()),
+    )
+  const at = (time: string) => Date.parse(`2027-01-15T${time}Z`)
+
+  test('is told by one event, with the count, the first and the last tick', async () => {
+    const told = events()
+    const stage = new Stage('2027-01-15T08:00:30Z')
+    const first = starts(stage, 'first')
+    await stage.clock.advance(20 * MINUTE_MS)
+    await stage.clock.until(first.schedule.stop())
+    await stage.clock.advance(10 * HOUR_MS)
+    starts(stage, 'a')
+    await stage.clock.advance(2 * HOUR_MS)
+    const last = { firstAt: new Date(at('18:20:00')), lastAt: new Date(at('18:20:00')) }
+    expect(told).toEqual([
+      {
+        ...{ event: 'missed', at: expect.any(Number), name: 'job', count: 59 },
+        ...{ firstAt: new Date(at('08:30:00')), lastAt: new Date(at('18:10:00')), isAtLeast: false },
+      },
+      // At the start of the process it was too early to judge this one.
+      { event: 'missed', at: expect.any(Number), name: 'job', count: 1, ...last, isAtLeast: false },
+    ])
+    expect(ran(stage).slice(0, 3)).toEqual(['08:10', '08:20', '18:30'])
+  })
+
+  test('is told once when several processes come back together, and again after the next one', async () => {
+    const told = events()
+    const stage = new Stage('2027-01-15T08:00:30Z')
+    const aheads = { a: 0, b: 800, c: -1300 }
+    let fleet = Object.entries(aheads).map(([name, aheadMs]) => starts(stage, name, { aheadMs }))
+    await stage.clock.advance(20 * MINUTE_MS)
+    for (const hours of [3, 5]) {
+      for (const member of fleet) await stage.kill(member)
+      await stage.clock.advance(hours * HOUR_MS)
+      fleet = Object.entries(aheads).map(([name, aheadMs]) => starts(stage, name, { aheadMs }))
+      await stage.clock.advance(HOUR_MS)
+    }
+    const missed = [
+      ...range(at('08:30:00'), at('11:20:00'), 10 * MINUTE_MS),
+      ...range(at('12:30:00'), at('17:20:00'), 10 * MINUTE_MS),
+    ]
+    expect(all(told)).toEqual(missed)
+    expect(told.length).toBeLessThanOrEqual(6)
+  })
+
+  test('of the store is told by the processes that lived through it', async () => {
+    const told = events()
+    const stage = new Stage()
+    const fleet = [0, 900, -700].map((aheadMs, index) =>
+      starts(stage, `m${index}`, { aheadMs, expression: '* * * * *' }),
+    )
+    await stage.clock.advance(2.1 * MINUTE_MS)
+    for (const { store } of fleet) store.always('fail')
+    await stage.clock.advance(3 * HOUR_MS)
+    for (const { store } of fleet) store.always('answer')
+    await stage.clock.advance(JUDGED_MS)
+    const missed = all(told)
+    expect(new Set(missed).size).toBe(missed.length)
+    expect(missed).toEqual(range(at('08:03:00'), at(`${missed.at(-1)}:00`), MINUTE_MS))
+    expect(missed.length).toBeGreaterThan(178)
+    expect(missed.filter((tick) => ran(stage).includes(tick))).toEqual([])
+  })
+
+  test('of more ticks than can be counted says so', async () => {
+    const told = events()
+    const stage = new Stage()
+    const first = starts(stage, 'first', { expression: '* * * * *' })
+    await stage.clock.advance(2 * MINUTE_MS)
+    await stage.clock.until(first.schedule.stop())
+    await stage.clock.advance(20 * HOUR_MS)
+    starts(stage, 'a', { expression: '* * * * *' })
+    await stage.clock.advance(JUDGED_MS)
+    const [event] = told
+    expect(event).toMatchObject({ firstAt: new Date(at('08:03:00')), isAtLeast: true })
+    expect(event?.count).toBeGreaterThanOrEqual(1000)
+    expect(event?.lastAt.getTime()).toBeGreaterThanOrEqual(at('08:00:00') + 20 * HOUR_MS - 6 * MINUTE_MS)
+  })
+
+  test('is none of a process that was cut off while another one ran the ticks', async () => {
+    const told = events()
+    const stage = new Stage()
+    const a = starts(stage, 'a', { expression: '* * * * *' })
+    const b = starts(stage, 'b', { expression: '* * * * *', aheadMs: 300 })
+    await stage.clock.advance(5 * MINUTE_MS)
+    a.store.always('fail')
+    await stage.clock.advance(2 * HOUR_MS)
+    a.store.always('answer')
+    await stage.clock.advance(JUDGED_MS)
+    expect(told).toEqual([])
+    // Now the other one goes on for two hours, and then nobody does.
+    a.store.always('fail')
+    await stage.clock.advance(2 * HOUR_MS)
+    await stage.kill(b)
+    await stage.clock.advance(2 * HOUR_MS)
+    a.store.always('answer')
+    await stage.clock.advance(JUDGED_MS)
+    expect(all(told).filter((tick) => ran(stage).includes(tick))).toEqual([])
+    expect(all(told).length).toBeGreaterThan(115)
+    expect(all(told).length).toBeLessThan(125)
+  })
+
+  test('is none if processes without a listener ran the ticks', async () => {
+    const stage = new Stage()
+    const old: MissedTicksEvent[] = []
+    const stop = scheduleEvents.on('missed', (event) => old.push(event))
+    const a = starts(stage, 'a')
+    await stage.clock.advance(30 * MINUTE_MS)
+    await stage.clock.until(a.schedule.stop())
+    stop()
+    const b = starts(stage, 'b')
+    await stage.clock.advance(10 * HOUR_MS)
+    await stage.clock.until(b.schedule.stop())
+    const told = events()
+    starts(stage, 'c')
+    await stage.clock.advance(HOUR_MS)
+    expect([...old, ...told]).toEqual([])
+  })
+
+  test('is none while one run takes hours', async () => {
+    const told = events()
+    const stage = new Stage()
+    starts(stage, 'a', { forMs: 5 * HOUR_MS })
+    starts(stage, 'b', { forMs: 5 * HOUR_MS, aheadMs: 200 })
+    await stage.clock.advance(5.5 * HOUR_MS)
+    expect(told).toEqual([])
+  })
+
+  test('is told of at most once, whenever the process that tells dies', async () => {
+    const told = events()
+    const stage = new Stage()
+    const first = starts(stage, 'first')
+    await stage.clock.advance(25 * MINUTE_MS)
+    await stage.clock.until(first.schedule.stop())
+    await stage.clock.advance(4 * HOUR_MS)
+    const a = starts(stage, 'a')
+    const { store } = a
+    const acquire = store.acquire.bind(store)
+    let claims = 0
+    store.acquire = (ticket) => {
+      if (ticket.key.endsWith('#missed')) claims += 1
+      if (claims === 3) store.always('lose request')
+      return acquire(ticket)
+    }
+    await stage.clock.advance(5 * MINUTE_MS)
+    starts(stage, 'b')
+    await stage.clock.advance(2 * HOUR_MS)
+    const ticks = all(told)
+    expect(new Set(ticks).size).toBe(ticks.length)
+    expect(ticks.filter((tick) => ran(stage).includes(tick))).toEqual([])
   })
 })
 

@@ -86,9 +86,11 @@ test.concurrent.each(Object.entries(places).filter(([name]) => ['redis', 'postgr
         return { stop: () => clearTimeout(timeout), keepAlive: () => {} }
       },
     }
-    const [ran, told, errors]: [number[], number[], unknown[]] = [[], [], []]
+    const [ran, told, lasts, errors]: [number[], number[], number[], unknown[]] = [[], [], [], []]
     const stopListening = scheduleEvents.on('missed', (event) => {
-      if (event.name === name) told.push(event.scheduledAt.getTime())
+      if (event.name !== name) return
+      for (let at = 0; at < event.count; at += 1) told.push(event.firstAt.getTime() + at * 1000)
+      lasts.push(event.lastAt.getTime())
     })
     const members = await Promise.all(
       [0, 1, 2].map(async () => {
@@ -113,6 +115,7 @@ test.concurrent.each(Object.entries(places).filter(([name]) => ['redis', 'postgr
       const first = Math.min(...told)
       expect([...told].sort()).toEqual(told.map((_, at) => first + at * 1000))
       expect(told.length).toBeGreaterThanOrEqual(37)
+      expect(told).toEqual(expect.arrayContaining(lasts))
       expect(ran.filter((tick) => told.includes(tick))).toEqual([])
       expect(errors).toEqual([])
     } finally {

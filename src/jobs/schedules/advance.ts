@@ -15,6 +15,8 @@ export interface LeftOut {
   readonly count: number
   readonly firstMs: number
   readonly lastMs: number
+  /** There were more of them, which are not counted. */
+  readonly isAtLeast: boolean
 }
 
 /** What becomes of a due schedule. */
@@ -99,6 +101,7 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
   const { definition } = schedule
   const due: number[] = []
   const missed: number[] = []
+  const passed = { count: 0, isAtLeast: false }
   // Ticks before this are missed without a doubt, and may be many.
   const sureMs =
     nowMs - definition.jitterMs - Math.max(LATE_MS, definition.missed === 'all' ? bound(definition) : 0)
@@ -109,7 +112,15 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
     else missed.push(tick)
     const after = tickAfter(schedule, tick)
     const isLong = missed.length >= MOST_COUNTED && after !== null && after < sureMs
-    tick = isLong ? Math.max(after, tickUntil(schedule, sureMs) ?? after) : after
+    tick = after
+    const beforeMs = isLong ? tickUntil(schedule, sureMs) : null
+    const lastMs = beforeMs === null ? null : tickUntil(schedule, beforeMs - 1)
+    if (beforeMs === null || lastMs === null || after === null || lastMs < after) continue
+    tick = beforeMs
+    missed.push(lastMs)
+    // Ticks of `every` are counted by their distance. To find those of an expression takes time.
+    if (definition.everyMs !== null) passed.count += (lastMs - after) / definition.everyMs
+    else passed.isAtLeast ||= lastMs > after
   }
   const last = missed.at(-1)
   const makesUp = definition.missed === 'once' && due.length === 0 && last !== undefined
@@ -117,17 +128,22 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
     due.push(last)
     missed.pop()
   }
-  return { due, missed: leftOut(missed), next: tick }
+  return { due, missed: leftOut(missed, passed), next: tick }
 }
 
 function bound({ catchUpMs }: ScheduleDefinition): number {
   return catchUpMs ?? Number.POSITIVE_INFINITY
 }
 
-function leftOut(ticks: readonly number[]): LeftOut | null {
+/** `passed`: ticks between the first and the last that are not in the list. */
+function leftOut(
+  ticks: readonly number[],
+  passed: { readonly count: number; readonly isAtLeast: boolean } = { count: 0, isAtLeast: false },
+): LeftOut | null {
   const [firstMs] = ticks
   if (firstMs === undefined) return null
-  return { count: ticks.length, firstMs, lastMs: ticks.at(-1) ?? firstMs }
+  const { count, isAtLeast } = passed
+  return { count: ticks.length + count, firstMs, lastMs: ticks.at(-1) ?? firstMs, isAtLeast }
 }
 
 /** Longer than a database needs to restart, or a process to start; as that of `createSchedule`. */

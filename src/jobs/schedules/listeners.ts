@@ -38,9 +38,9 @@ export class ScheduleListeners {
     }
     const leftOut = (reason: LeftOutTicks['reason'], ticks: LeftOut | null): void => {
       if (ticks === null) return
-      const { count, firstMs, lastMs } = ticks
+      const { count, firstMs, lastMs, isAtLeast } = ticks
       const times = { firstAt: new Date(firstMs), lastAt: new Date(lastMs) }
-      const left = { id, tenant, job, reason, count, ...times }
+      const left = { id, tenant, job, reason, count, ...times, isAtLeast }
       if (tickTopics['left-out'].isHeard) tickTopics['left-out'].tell(left)
       this.#onLeftOut(left)
     }

@@ -51,7 +51,7 @@ export interface StoredSchedule {
   readonly last: LastRun | null
   /** How many jobs it has made. */
   readonly runs: number
-  /** How many ticks were missed and not made up for. After a long outage they are not counted one by one: at most some 1,000. */
+  /** How many ticks were missed and not made up for. Of a cron expression, not more than about 1,000 of one outage are counted. */
   readonly missedTicks: number
   /** How many ticks were left out because the last job had not ended. */
   readonly overlappedTicks: number

@@ -24,12 +24,14 @@ export interface LeftOutTicks {
   readonly job: string
   /** `missed`: no process has fired them in time. `overlapped`: the last job of the schedule had not ended. */
   readonly reason: 'missed' | 'overlapped'
-  /** How many. After a long outage they are not counted one by one: at most some 1,000. */
+  /** How many. */
   readonly count: number
   /** The first of these ticks. */
   readonly firstAt: Date
   /** The last of these ticks. */
   readonly lastAt: Date
+  /** Whether there were more than `count` of them: of a cron expression, not more than about 1,000 ticks of one outage are counted. */
+  readonly isAtLeast: boolean
 }
 
 /** The events of stored schedules, by name. Of each tick one process of the fleet tells. See [Metrics of work](../../../docs/metrics-work.md). */

@@ -81,6 +81,7 @@ test('ticks that were missed or that overlap are told of and counted', async () 
       ...{ id: 'a', tenant: 't', job: 'j', reason: 'missed', count: 2 },
       firstAt,
       lastAt: new Date(firstAt.getTime() + HOUR_MS),
+      isAtLeast: false,
     },
   ])
   // Nobody works, so the job of the third one waits.
