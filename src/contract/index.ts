@@ -11,6 +11,8 @@ export type {
   Granted,
   HolderView,
   InspectRequest,
+  LocalQueue,
+  LocalWaiter,
   ReleaseAnswer,
   ReleaseRequest,
   RenewAnswer,

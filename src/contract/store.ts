@@ -1,3 +1,5 @@
+import type { Clock } from './clock.ts'
+
 /**
  * What the engine and a store agree on. Small on purpose: a store keeps rooms, decides expiry by its own clock, and
  * follows the law (`law/`). Everything else – deadlines, renewal, waiting, giving up – is built once, in the engine.
@@ -67,9 +69,13 @@ export interface Store {
   /**
    * The counterpart of {@link take}: releases a ticket without a look at the clock, if it holds alone, nobody waits, and neither a
    * minimum hold nor a lock-delay is to be kept. Returns whether it did. If not, nothing has changed, and the engine calls
-   * {@link release}. However late it is: no other ticket has held the key since.
+   * {@link release}. However late it is: no other ticket has held the key since. If somebody waits in the {@link localQueue}, the
+   * store looks at `clock` and admits the head of that queue.
    */
-  giveBack?(ticket: Ticket): boolean
+  giveBack?(ticket: Ticket, clock: Pick<Clock, 'monotonicMs'>): boolean
+
+  /** For stores in this process, beside {@link take}: waiters that the store calls when it is their turn. */
+  readonly localQueue?: LocalQueue
 
   /**
    * Starts delivering wakes to this process. Resolves once they flow, with a function that stops them, and rejects if they
@@ -102,6 +108,43 @@ export interface Store {
    * Does not release tickets. Safe to call twice.
    */
   close(): Promise<void>
+}
+
+/**
+ * The waiters of lone keys in this process. A ticket is never silent here, because the process that waits is the store. So it is
+ * neither renewed nor sent messages, and the store calls it with its lease. All tickets that hold or wait are exclusive: the units
+ * are the limit. None has a minimum hold or a lock-delay.
+ *
+ * A key to which anything else happens needs a room. Then the store puts all its waiters into the queue of the room, in the same order,
+ * and calls {@link LocalWaiter.enrolled} of each.
+ */
+export interface LocalQueue {
+  /**
+   * Puts a waiter to the end of the queue. Returns how much time is left until the holder expires, after which {@link settle} has to
+   * be called. Undefined: nothing has changed, because nobody holds the key, or because it needs a room. Then call `acquire`.
+   */
+  enter(waiter: LocalWaiter, atMs: number): number | undefined
+  /** Takes a waiter out of the queue, if it is there. */
+  leave(waiter: LocalWaiter): void
+  /** Drops a holder that has expired, and admits the next waiter. Returns how much time is left until the holder expires. */
+  settle(key: string, atMs: number): number
+  /** Those who wait for the key, in order of arrival. */
+  waiters(key: string): readonly LocalWaiter[]
+}
+
+/** A waiter that the store calls when it is its turn. No call of it may call the store. */
+export interface LocalWaiter {
+  readonly ticket: Ticket
+  /** Set by the store: how many waited when it came, and when that was. */
+  ahead: number
+  since: number
+  /** For the store alone: its neighbours in the queue. */
+  before: LocalWaiter | undefined
+  behind: LocalWaiter | undefined
+  /** The ticket holds, for its full ttl from `atMs`. It has left the queue. */
+  granted(fence: number, atMs: number): void
+  /** The ticket waits in a room now. It has to be renewed like every other, and the store sends it messages. */
+  enrolled(): void
 }
 
 /** A store may answer without a promise: the in-process path needs none. */

@@ -59,6 +59,28 @@ export interface Over {
   readonly lease: HeldLease | undefined
 }
 
+/** The promise of the caller. `null`: the key is busy, and the caller does not wait. */
+export interface WaitOutcome {
+  readonly promise: Promise<HeldLease | null>
+  readonly resolve: (lease: HeldLease | null) => void
+  readonly reject: (error: unknown) => void
+}
+
+export function newWaitOutcome(): WaitOutcome {
+  let [resolve, reject]: [WaitOutcome['resolve'], WaitOutcome['reject']] = [() => {}, () => {}]
+  const promise = new Promise<HeldLease | null>((...functions) => {
+    ;[resolve, reject] = functions
+  })
+  return { promise, resolve, reject }
+}
+
+/** A wait that began in another form, and goes on as an `Acquisition`. */
+export interface BegunWait {
+  readonly outcome: WaitOutcome
+  /** How many others were before it when it came. */
+  readonly ahead: number
+}
+
 export function newAsking(since: number): Asking {
   return { tag: 'asking', since, attempts: 0, silent: false, lastError: undefined }
 }

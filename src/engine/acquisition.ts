@@ -8,15 +8,16 @@ import { type GivingUp, reasonOf, tellAcquired, tellGivenUp } from './acquire-ev
 import type { AcquireRequest } from './acquire-request.ts'
 import {
   type AcquisitionState,
-  type Asking,
   askAgainAfter,
+  type BegunWait,
   countAttempt,
   newAsking,
   newWaiting,
+  newWaitOutcome,
   nextAttemptAt,
   type Over,
   SILENCE_MS,
-  type Waiting,
+  type WaitOutcome,
 } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
 import { tellStoreError } from './events.ts'
@@ -50,8 +51,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   readonly #request: AcquireRequest
   readonly #startedAt: number
   readonly #limits: WaitLimits
-  #resolve: (lease: HeldLease | null) => void = () => {}
-  #reject: (error: unknown) => void = () => {}
+  readonly #outcome: WaitOutcome
   #state: AcquisitionState
   /** Acquire requests without an answer, in any state. */
   #openRequests = 0
@@ -64,24 +64,29 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   /** A wake came while a request was open, so what the store answers may be older than what the wake is about. */
   #overtaken = false
   /** The event `queued` was told. */
-  #queued = false
+  #queued: boolean
 
-  constructor(context: EngineContext, request: AcquireRequest, startedAt: Instant) {
+  /** `startedAt`: on the monotonic clock. `begun`: a wait that goes on with this attempt. */
+  constructor(context: EngineContext, request: AcquireRequest, startedAt: number, begun?: BegunWait) {
     this.#context = context
     this.#request = request
     this.ticket = request.ticket
-    this.#startedAt = startedAt.monotonicMs
-    this.#limits = new WaitLimits(request, this.#startedAt)
-    this.#state = newAsking(this.#startedAt)
-    this.promise = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
+    this.#startedAt = startedAt
+    this.#limits = new WaitLimits(request, startedAt)
+    this.#state = begun === undefined ? newAsking(startedAt) : newWaiting(begun.ahead, undefined)
+    this.#queued = begun !== undefined
+    this.#outcome = begun?.outcome ?? newWaitOutcome()
+    this.promise = this.#outcome.promise
     if (request.signal !== undefined) context.signals.add(request.signal, this)
     context.wakes.add(this.ticket.id, this)
     context.renewals.schedule(this)
+    // The store enrolled the ticket in a call of another. It is asked after that call, and the signal speaks for itself.
+    if (begun !== undefined) {
+      context.wakes.start()
+      this.#askSoon()
+    }
     // It may have aborted while the store was asked.
-    if (request.signal?.aborted === true) this.abort(request.signal.reason)
+    else if (request.signal?.aborted === true) this.abort(request.signal.reason)
   }
 
   get kind(): 'waiter' {
@@ -162,7 +167,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // A listener has ended it.
     if (this.#state !== state) return false
     if (at.monotonicMs >= this.#limits.endOf(state)) {
-      this.giveUp(this.#outOfTime(state))
+      this.giveUp(this.#limits.errorOf(state, this.#context))
       return false
     }
     if (state.tag === 'asking') {
@@ -229,7 +234,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // Several reasons may come in one tick. The first one counts.
     if (state.tag === 'over') return
     this.#end(undefined)
-    this.#reject(error)
+    this.#outcome.reject(error)
     void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
     const ahead = state.tag === 'waiting' ? state.ahead : undefined
@@ -239,7 +244,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   /** Busy, for a caller that does not wait. An earlier request may still arrive, and find the key free by then. */
   #refused(): void {
     this.#end(undefined)
-    this.#resolve(null)
+    this.#outcome.resolve(null)
     this.#context.events.busy.tell(this.#request, {})
     if (this.#openRequests > 0) void this.#context.release(this.ticket, { cancel: true })
   }
@@ -293,7 +298,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(when.answeredAt)) {
       this.#end(lease)
-      this.#resolve(lease)
+      this.#outcome.resolve(lease)
       this.#tellAcquired(fence, when.answeredAt)
       // The wake may have been for an eviction that came after this grant.
       if (this.#overtaken) lease.check()
@@ -355,7 +360,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     if (deadlock !== undefined) return this.giveUp(deadlock)
     // A listener has ended it.
     if (this.#state !== state) return
-    if (when.answeredAt.monotonicMs >= this.#limits.endOf(state)) return this.giveUp(this.#outOfTime(state))
+    if (when.answeredAt.monotonicMs >= this.#limits.endOf(state))
+      return this.giveUp(this.#limits.errorOf(state, this.#context))
     // Whatever a store says, nobody asks without a pause.
     const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
     this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
@@ -386,13 +392,6 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#context.renewals.remove(this)
     this.#context.wakes.remove(this.ticket.id)
     if (this.#request.signal !== undefined) this.#context.signals.remove(this.#request.signal, this)
-  }
-
-  #outOfTime(state: Asking | Waiting): HoldfastError {
-    const { clock, store, leases, holders } = this.#context
-    const isHeldHere = leases.holds(this.ticket.key)
-    const holder = holders.holderOf(this.ticket)
-    return this.#limits.errorOf(state, { at: clock.monotonicMs(), store: store.name, isHeldHere, holder })
   }
 }
 

@@ -9,6 +9,7 @@ import { HolderLooks } from './holder-looks.ts'
 import { now } from './instant.ts'
 import { isLater } from './later.ts'
 import { Leases } from './leases.ts'
+import { LocalWaits } from './local-waits.ts'
 import type { StoreVerb } from './lock-events.ts'
 import { PendingRelease, type ReleaseOptions, requestRelease } from './pending-release.ts'
 import { ReleaseRetry } from './release-retry.ts'
@@ -40,6 +41,7 @@ export class EngineContext {
   readonly leases: Leases
   readonly wakes: Wakes
   readonly holders: HolderLooks
+  readonly localWaits: LocalWaits
   readonly releases: ReleaseRetry = new ReleaseRetry()
   readonly signals: SignalWatch = new SignalWatch()
   #phase: 'open' | 'closing' | 'store closed' = 'open'
@@ -53,6 +55,7 @@ export class EngineContext {
     this.leases = new Leases(store, this.renewals)
     this.wakes = new Wakes(this)
     this.holders = new HolderLooks(store, clock)
+    this.localWaits = new LocalWaits(this.renewals)
   }
 
   now(): Instant {

@@ -12,6 +12,7 @@ import type { Events } from './events.ts'
 import { HeldLease } from './held-lease.ts'
 import { isLater } from './later.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
+import { LocalWait } from './local-wait.ts'
 import type { StoreVerb } from './lock-events.ts'
 import { closedDuring, closedError } from './ticket-errors.ts'
 import type { PendingAcquisition } from './wakes.ts'
@@ -54,7 +55,8 @@ export class Engine {
   /** How much it looks after, to see that nothing is left behind. */
   get counts(): { readonly waiting: number; readonly leases: number; readonly scheduled: number } {
     const { leases, renewals } = this.#context
-    return { waiting: this.waiting.size, leases: leases.list().length, scheduled: renewals.size }
+    const waiting = this.waiting.size + this.#context.localWaits.size
+    return { waiting, leases: leases.list().length, scheduled: renewals.size }
   }
 
   /**
@@ -82,6 +84,8 @@ export class Engine {
     if (request.signal?.aborted === true) return Promise.reject(request.signal.reason)
     tellRequested(context.events, request)
     const askedAt = context.now()
+    const local = this.#waitLocally(request, askedAt.monotonicMs)
+    if (local !== undefined) return local
     let answer: Answer<AcquireAnswer>
     try {
       answer = context.store.acquire(request.ticket, askedAt.monotonicMs)
@@ -89,7 +93,7 @@ export class Engine {
       answer = Promise.reject(error)
     }
     if (isLater(answer)) {
-      const acquisition = new Acquisition(context, request, askedAt)
+      const acquisition = new Acquisition(context, request, askedAt.monotonicMs)
       acquisition.expect(answer, askedAt)
       return acquisition.promise
     }
@@ -104,9 +108,18 @@ export class Engine {
       context.events.busy.tell(request, {})
       return null
     }
-    const acquisition = new Acquisition(context, request, askedAt)
+    const acquisition = new Acquisition(context, request, askedAt.monotonicMs)
     acquisition.settle(answer, when)
     return acquisition.promise
+  }
+
+  /** A call that may close a cycle of waits is asked about again and again, so it waits as at any other store. */
+  #waitLocally(request: AcquireRequest, now: number): Promise<HeldLease | null> | undefined {
+    const { localQueue } = this.store
+    if (localQueue === undefined || request.ticket.patienceMs === 0 || request.whileQueued !== undefined)
+      return undefined
+    const wait = new LocalWait(this.#context, request, now)
+    return wait.begin(localQueue) ? wait.promise : undefined
   }
 
   /** See {@link acquireAll}. */
@@ -161,6 +174,9 @@ export class Engine {
       for (const end of this.onlookers) end()
       for (const waiter of [...this.waiting.values()])
         waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      for (const waiter of context.localWaits.list())
+        if (waiter instanceof LocalWait && waiter.context === context)
+          waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
       return context.leases.list().map((lease) => lease.close(closedDuring(lease.key, 'held')))
     })
     await Promise.all(released)

@@ -206,10 +206,10 @@ export class HeldLease extends RenewedLease implements Lease {
    * was lost instead.
    */
   #giveBack(): boolean {
-    const { store, events } = this.context
+    const { store, events, clock } = this.context
     if (store.giveBack === undefined || this.phase.tag !== 'held') return false
     if (this.controller !== undefined || this.origin !== undefined) return false
-    if (events.released.isHeard || events.lost.isHeard || !store.giveBack(this.ticket)) return false
+    if (events.released.isHeard || events.lost.isHeard || !store.giveBack(this.ticket, clock)) return false
     this.end(RELEASED)
     return true
   }

@@ -1,7 +1,8 @@
 import type { Instant } from '../base/clock.ts'
-import type { HoldfastError, KeyHolder } from '../errors.ts'
+import type { HoldfastError } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import { type Asking, isSilent, SILENCE_MS, type Waiting } from './acquisition-state.ts'
+import type { EngineContext } from './engine-context.ts'
 import { silenceOf, timeoutOf } from './ticket-errors.ts'
 
 /** How long one request waits for its key, and for a store that does not answer. */
@@ -49,24 +50,17 @@ export class WaitLimits {
   }
 
   /** What the caller is told at its end. */
-  errorOf(state: Asking | Waiting, { at, store, isHeldHere, holder }: EndOfWait): HoldfastError {
+  errorOf(state: Asking | Waiting, { clock, store, leases, holders }: EngineContext): HoldfastError {
     const { ticket, startedAtMs } = this.#request
+    const at = clock.monotonicMs()
     // Of several keys the caller has waited for all until now.
     const waitedMs = Math.round(at - (startedAtMs ?? this.#startedAt))
     const isCutShort = at < this.#until
     if (state.tag === 'asking' || isCutShort || isSilent(state, at))
-      return silenceOf(ticket, store, isCutShort ? this.#silenceMs : waitedMs, state.lastError)
-    return timeoutOf(ticket, waitedMs, { ahead: state.ahead, isHeldHere, holder })
+      return silenceOf(ticket, store.name, isCutShort ? this.#silenceMs : waitedMs, state.lastError)
+    const isHeldHere = leases.holds(ticket.key)
+    return timeoutOf(ticket, waitedMs, { ahead: state.ahead, isHeldHere, holder: holders.holderOf(ticket) })
   }
-}
-
-interface EndOfWait {
-  readonly at: number
-  /** Its name. */
-  readonly store: string
-  /** These locks hold the key themselves. */
-  readonly isHeldHere: boolean
-  readonly holder: KeyHolder | undefined
 }
 
 /** How long a store may take to answer somebody who will not wait for the key. */

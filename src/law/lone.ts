@@ -1,6 +1,7 @@
 import {
   type AcquireAnswer,
   GONE,
+  type LocalWaiter,
   type ReleaseAnswer,
   type ReleaseRequest,
   type RenewAnswer,
@@ -9,8 +10,8 @@ import {
 import { drop, type Room, type StoreTime } from './room.ts'
 
 /**
- * All that there is to know of a key that one confirmed ticket holds at most, that nobody waits for, and that has neither a
- * minimum hold, nor a lock-delay, nor tombstones. Nearly every key is like that at any time.
+ * All that there is to know of a key that one confirmed ticket holds at most, that nobody waits for except in this process, and that
+ * has neither a minimum hold, nor a lock-delay, nor tombstones. Nearly every key is like that at any time.
  *
  * The functions below do to such a key what the verbs of a {@link Room} do, or return undefined and change nothing: then it
  * takes a room. Tests compare both on random histories. A lone key takes a third of the memory of a room and of its holder, so a
@@ -24,9 +25,23 @@ export class Lone {
   /** When the ticket was admitted, and when it expires. */
   since = 0
   expiresAt = 0
+  /** Those who wait in this process. Undefined: none. If some wait, a ticket holds. */
+  queue: LoneQueue | undefined = undefined
 
   constructor(lastFence: number) {
     this.fence = lastFence
+  }
+}
+
+/** The waiters of a lone key, as the linked list that they are themselves. */
+export class LoneQueue {
+  first: LocalWaiter
+  last: LocalWaiter
+  size = 1
+
+  constructor(only: LocalWaiter) {
+    this.first = only
+    this.last = only
   }
 }
 
@@ -36,6 +51,7 @@ export function acquireLone(lone: Lone, ticket: Ticket, { ms, us }: StoreTime): 
     if (holder.id !== ticket.id) return undefined
     confirm(lone, ticket, ms)
   } else {
+    if (lone.queue !== undefined) return undefined
     if (holder !== undefined && !isPlain(holder)) return undefined
     if (!isPlain(ticket) || ticket.units > ticket.limit) return undefined
     enter(lone, ticket, ms, us)
@@ -54,15 +70,16 @@ export function renewLone(lone: Lone, ticket: Ticket, { ms }: StoreTime): RenewA
   const { ticket: holder } = lone
   if (holder === undefined) return GONE
   if (lone.expiresAt <= ms) {
-    if (!isPlain(holder)) return undefined
+    if (!isPlain(holder) || lone.queue !== undefined) return undefined
     lone.ticket = undefined
     return GONE
   }
-  if (holder.id !== ticket.id) return GONE
+  if (holder.id !== ticket.id) return isQueued(lone, ticket.id) ? undefined : GONE
   confirm(lone, ticket, ms)
   return { tag: 'held', fence: BigInt(lone.fence) }
 }
 
+/** If it returns {@link HELD} and the key has a queue, call {@link admitNext}. */
 export function releaseLone(
   lone: Lone,
   { id, cancel }: ReleaseRequest,
@@ -72,18 +89,87 @@ export function releaseLone(
   if (cancel) return undefined
   if (holder === undefined) return UNKNOWN
   if (lone.expiresAt <= ms) {
-    if (!isPlain(holder)) return undefined
+    if (!isPlain(holder) || lone.queue !== undefined) return undefined
     lone.ticket = undefined
     return UNKNOWN
   }
-  if (holder.id !== id) return UNKNOWN
+  if (holder.id !== id) return isQueued(lone, id) ? undefined : UNKNOWN
   lone.ticket = undefined
   return HELD
 }
 
-/** Makes an empty room the one of such a key. */
-export function fillLone(room: Room, { ticket, fence, since, expiresAt }: Lone): void {
+/** Puts a waiter to the end of the queue. Returns false and changes nothing if nobody holds, or if that takes a room. */
+export function enterQueue(lone: Lone, waiter: LocalWaiter, ms: number): boolean {
+  const { ticket: holder, queue } = lone
+  const { ticket } = waiter
+  if (holder === undefined || lone.expiresAt <= ms || !isExclusive(ticket) || !isPlain(ticket)) return false
+  waiter.since = ms
+  if (queue === undefined) {
+    if (!isExclusive(holder) || !isPlain(holder)) return false
+    lone.queue = new LoneQueue(waiter)
+    return true
+  }
+  waiter.ahead = queue.size
+  waiter.before = queue.last
+  queue.last.behind = waiter
+  queue.last = waiter
+  queue.size += 1
+  return true
+}
+
+export function leaveQueue(lone: Lone, waiter: LocalWaiter): void {
+  const { queue } = lone
+  const { before, behind } = waiter
+  if (queue === undefined || (before === undefined && queue.first !== waiter)) return
+  waiter.before = undefined
+  waiter.behind = undefined
+  queue.size -= 1
+  if (before !== undefined) before.behind = behind
+  else if (behind !== undefined) queue.first = behind
+  else {
+    lone.queue = undefined
+    return
+  }
+  if (behind !== undefined) behind.before = before
+  else if (before !== undefined) queue.last = before
+}
+
+/** The ticket that held is gone: the head of the queue holds. Returns it, and whoever calls this tells it. */
+export function admitNext(lone: Lone, ms: number, us: number): LocalWaiter | undefined {
+  const { queue } = lone
+  if (queue === undefined) return undefined
+  const { first } = queue
+  const { behind } = first
+  if (behind === undefined) lone.queue = undefined
+  else {
+    queue.first = behind
+    queue.size -= 1
+    behind.before = undefined
+    first.behind = undefined
+  }
+  enter(lone, first.ticket, ms, us)
+  return first
+}
+
+export function queueOf({ queue }: Lone): LocalWaiter[] {
+  const waiters: LocalWaiter[] = []
+  for (let waiter = queue?.first; waiter !== undefined; waiter = waiter.behind) waiters.push(waiter)
+  return waiters
+}
+
+/** Makes an empty room the one of such a key. Its waiters are remembered as if they had asked at this moment. */
+export function fillLone(room: Room, lone: Lone, ms: number): void {
+  const { ticket, fence, since, expiresAt } = lone
   room.lastFence = fence
+  for (const waiter of queueOf(lone)) {
+    const rememberedUntil = ms + waiter.ticket.patienceMs
+    room.queue.set(waiter.ticket.id, {
+      ticket: waiter.ticket,
+      since: waiter.since,
+      heardAt: ms,
+      rememberedUntil,
+    })
+  }
   if (ticket === undefined) return
   room.holders.set(ticket.id, { ticket, fence, since, state: 'held', expiresAt, holdUntil: 0 })
   room.sum.add(ticket)
@@ -115,6 +201,17 @@ export function emptyLone(room: Room, lone: Lone): void {
 /** Whether a minimum hold or a lock-delay has anything to say about the ticket. */
 export function isPlain({ minHoldMs, lockDelayMs }: Ticket): boolean {
   return minHoldMs === 0 && lockDelayMs === 0
+}
+
+/** Whether the ticket admits no other beside it. */
+function isExclusive({ units, limit }: Ticket): boolean {
+  return units === limit
+}
+
+function isQueued({ queue }: Lone, id: string): boolean {
+  for (let waiter = queue?.first; waiter !== undefined; waiter = waiter.behind)
+    if (waiter.ticket.id === id) return true
+  return false
 }
 
 function enter(lone: Lone, ticket: Ticket, ms: number, us: number): void {

@@ -57,7 +57,10 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('a caller gives up at any moment', 'a waiter that gives up stays in the queue', {
     in: [EVERY, 'on memory'],
-    edits: [[ACQUISITION, GIVES_BACK, 'const waitedMs']],
+    edits: [
+      [ACQUISITION, GIVES_BACK, 'const waitedMs'],
+      ['src/engine/local-wait.ts', 'context.store.localQueue?.leave(this)', ''],
+    ],
   }),
   mutant(
     'a release is repeated when somebody else has the key',

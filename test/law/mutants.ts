@@ -419,11 +419,16 @@ const lone = mistakesIn('lone.ts', [
   ['a lone holder is taken for any other', 'if (holder.id !== ticket.id) return undefined', '', STORE],
   [
     'a renewal of any ticket is that of the lone holder',
-    'if (holder.id !== ticket.id) return GONE',
+    'if (holder.id !== ticket.id) return isQueued(lone, ticket.id) ? undefined : GONE',
     '',
     STORE,
   ],
-  ['anybody releases for a lone holder', 'if (holder.id !== id) return UNKNOWN', '', STORE],
+  [
+    'anybody releases for a lone holder',
+    'if (holder.id !== id) return isQueued(lone, id) ? undefined : UNKNOWN',
+    '',
+    STORE,
+  ],
   ['a lone holder gets the time for its fence', 'Math.max(lone.fence + 1, us)', 'us', STORE],
   ['a lone holder is set back by a shorter ttl', 'Math.max(lone.expiresAt, ms + ttlMs)', 'ms + ttlMs', STORE],
   [

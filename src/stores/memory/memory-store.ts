@@ -1,8 +1,11 @@
+import type { Clock } from '../../contract/clock.ts'
 import {
   type AcquireAnswer,
   type EvictRequest,
   GONE,
   type InspectRequest,
+  type LocalQueue,
+  type LocalWaiter,
   type ReleaseAnswer,
   type ReleaseRequest,
   type RenewAnswer,
@@ -13,11 +16,15 @@ import {
 } from '../../contract/store.ts'
 import {
   acquireLone,
+  admitNext,
   emptyLone,
   enterLone,
+  enterQueue,
   fillLone,
   isLone,
   isPlain,
+  leaveQueue,
+  queueOf,
   releaseLone,
   renewLone,
 } from '../../law/lone.ts'
@@ -65,6 +72,7 @@ export function memoryStore(options: MemoryStoreOptions = {}): Store {
 class MemoryStore implements Store {
   readonly name = 'memory'
   readonly inProcess?: true
+  readonly localQueue?: LocalQueue
   readonly #rooms: MemoryRooms = new MemoryRooms()
   readonly #listeners = new Set<(wake: Wake) => void>()
   readonly #now: (atMs?: number) => StoreTime
@@ -80,14 +88,22 @@ class MemoryStore implements Store {
     this.#reaches = reaches ?? (() => this.#listeners.size > 0)
     this.#spare = openRoom(0, this.#reaches)
     this.#now = now ?? processTime
-    if (now === undefined) this.inProcess = true
+    if (now === undefined) {
+      this.inProcess = true
+      this.localQueue = {
+        enter: (waiter, atMs) => this.#enter(waiter, atMs),
+        leave: (waiter) => this.#leaveQueue(waiter),
+        settle: (key, atMs) => this.#settle(key, atMs),
+        waiters: (key) => this.#waiters(key),
+      }
+    }
   }
 
   acquire(ticket: Ticket, atMs?: number): AcquireAnswer {
     const time = this.#now(atMs)
     const kept = this.#visit(ticket.key, time) ?? this.#open(ticket.key, time)
     const answer = this.#isLone(kept) ? acquireLone(kept, ticket, time) : undefined
-    return answer ?? this.#settled(acquire(this.#roomOf(kept), ticket, time))
+    return answer ?? this.#settled(acquire(this.#roomOf(kept, time), ticket, time))
   }
 
   renew(tickets: readonly Ticket[], atMs?: number): readonly RenewAnswer[] {
@@ -96,7 +112,7 @@ class MemoryStore implements Store {
       const kept = this.#visit(ticket.key, time)
       if (kept === undefined) return GONE
       const answer = this.#isLone(kept) ? renewLone(kept, ticket, time) : undefined
-      return answer ?? this.#settled(renew(this.#roomOf(kept), ticket, time))
+      return answer ?? this.#settled(renew(this.#roomOf(kept, time), ticket, time))
     })
   }
 
@@ -109,7 +125,9 @@ class MemoryStore implements Store {
       kept = this.#open(request.key, time)
     }
     const answer = this.#isLone(kept) ? releaseLone(kept, request, time) : undefined
-    return answer ?? this.#settled(release(this.#roomOf(kept), request, time))
+    if (answer === undefined) return this.#settled(release(this.#roomOf(kept, time), request, time))
+    if (kept.queue !== undefined && kept.ticket === undefined) this.#admitNext(kept, time)
+    return answer
   }
 
   take(ticket: Ticket, atMs: number): number | undefined {
@@ -123,7 +141,7 @@ class MemoryStore implements Store {
     return enterLone(kept, ticket, Math.floor(atMs), fenceTime(atMs)) ? kept.fence : undefined
   }
 
-  giveBack(ticket: Ticket): boolean {
+  giveBack(ticket: Ticket, clock: Pick<Clock, 'monotonicMs'>): boolean {
     const last = this.#last
     const kept = last?.key === ticket.key ? last : this.#rooms.get(ticket.key)
     if (kept === undefined || kept.ticket !== ticket || !isPlain(ticket)) return false
@@ -132,6 +150,11 @@ class MemoryStore implements Store {
       this.#last = kept
     }
     kept.ticket = undefined
+    if (kept.queue !== undefined) {
+      const atMs = clock.monotonicMs()
+      const ms = Math.floor(atMs)
+      admitNext(kept, ms, fenceTime(atMs))?.granted(kept.fence, ms)
+    }
     return true
   }
 
@@ -149,7 +172,7 @@ class MemoryStore implements Store {
     const rooms = page
       .map((key) => this.#rooms.get(key))
       .filter((kept) => kept !== undefined)
-      .map((kept) => view(kept.room ?? this.#copyOf(kept), kept.key, time))
+      .map((kept) => view(kept.room ?? this.#copyOf(kept, time), kept.key, time))
       .filter((room) => room.holders.length > 0 || room.queue.length > 0 || room.closedMs > 0)
     return { rooms, next: keys.length > page.length ? page.at(-1) : undefined }
   }
@@ -157,11 +180,42 @@ class MemoryStore implements Store {
   evict(request: EvictRequest): readonly string[] {
     const time = this.#now()
     const kept = this.#visit(request.key, time)
-    return kept === undefined ? [] : this.#settled(evict(this.#roomOf(kept), request, time))
+    return kept === undefined ? [] : this.#settled(evict(this.#roomOf(kept, time), request, time))
   }
 
   /** The store opens nothing, so it has nothing to close. Another `createLocks` may go on with it. */
   async close(): Promise<void> {}
+
+  #enter(waiter: LocalWaiter, atMs: number): number | undefined {
+    const last = this.#last
+    const { key } = waiter.ticket
+    const kept = last?.key === key ? last : this.#visit(key, this.#now(atMs))
+    if (kept === undefined || !this.#isLone(kept)) return undefined
+    const ms = Math.floor(atMs)
+    return enterQueue(kept, waiter, ms) ? kept.expiresAt - ms : undefined
+  }
+
+  #leaveQueue(waiter: LocalWaiter): void {
+    const kept = this.#rooms.get(waiter.ticket.key)
+    if (kept !== undefined) leaveQueue(kept, waiter)
+  }
+
+  #settle(key: string, atMs: number): number {
+    const time = this.#now(atMs)
+    const kept = this.#rooms.get(key)
+    if (kept?.queue === undefined) return Number.POSITIVE_INFINITY
+    if (kept.expiresAt <= time.ms) this.#admitNext(kept, time)
+    return kept.expiresAt - time.ms
+  }
+
+  #waiters(key: string): readonly LocalWaiter[] {
+    const kept = this.#rooms.get(key)
+    return kept === undefined ? [] : queueOf(kept)
+  }
+
+  #admitNext(kept: KeptRoom, { ms, us }: StoreTime): void {
+    admitNext(kept, ms, us)?.granted(kept.fence, ms)
+  }
 
   #keys({ prefix, exact, cursor }: InspectRequest): string[] {
     if (exact === true) return this.#rooms.get(prefix) === undefined ? [] : [prefix]
@@ -212,13 +266,20 @@ class MemoryStore implements Store {
   }
 
   /** The room of a key, for the law. */
-  #roomOf(kept: KeptRoom): Room {
+  #roomOf(kept: KeptRoom, { ms }: StoreTime): Room {
     if (kept.room !== undefined) return kept.room
     const room = this.#spare
     this.#spare = openRoom(0, this.#reaches)
-    fillLone(room, kept)
+    const waiters = queueOf(kept)
+    fillLone(room, kept, ms)
     kept.room = room
     kept.ticket = undefined
+    kept.queue = undefined
+    for (const waiter of waiters) {
+      waiter.before = undefined
+      waiter.behind = undefined
+      waiter.enrolled()
+    }
     return room
   }
 
@@ -234,17 +295,17 @@ class MemoryStore implements Store {
       const { room, ticket } = kept
       if (room !== undefined) {
         if (isIdle(room, time)) this.#close(kept, room.lastFence)
-      } else if (ticket === undefined || kept.expiresAt <= time.ms) {
+      } else if (kept.queue === undefined && (ticket === undefined || kept.expiresAt <= time.ms)) {
         if (ticket === undefined || isPlain(ticket)) this.#close(kept, kept.fence)
-        else if (isIdle(this.#roomOf(kept), time)) this.#close(kept, kept.fence)
+        else if (isIdle(this.#roomOf(kept, time), time)) this.#close(kept, kept.fence)
       }
     }
   }
 
   /** A room to look at. */
-  #copyOf(kept: KeptRoom): Room {
+  #copyOf(kept: KeptRoom, { ms }: StoreTime): Room {
     const room = openRoom(0, this.#reaches)
-    fillLone(room, kept)
+    fillLone(room, kept, ms)
     return room
   }
 

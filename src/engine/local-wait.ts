@@ -1,0 +1,177 @@
+import { assert } from '../base/assert.ts'
+import { outsideOfCallers } from '../base/async-context.ts'
+import type { Instant } from '../base/clock.ts'
+import type { Abortable } from '../base/signal-watch.ts'
+import type { LocalQueue, LocalWaiter, Ticket } from '../contract/store.ts'
+import type { HoldfastError } from '../errors.ts'
+import { type GivingUp, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
+import type { AcquireRequest } from './acquire-request.ts'
+import { Acquisition } from './acquisition.ts'
+import { newWaiting, type Waiting } from './acquisition-state.ts'
+import type { EngineContext } from './engine-context.ts'
+import { HeldLease } from './held-lease.ts'
+import type { Renewable } from './renewal-loop.ts'
+import { fullOf } from './ticket-errors.ts'
+import type { Bucket } from './timer-wheel.ts'
+import { WaitLimits } from './wait-limits.ts'
+
+/**
+ * A call that waits in the {@link LocalQueue} of a store in this process. The store calls it with its lease, in the call that
+ * released the key. It is in the renewal loop only if its wait has an end.
+ *
+ * It is a short form of an {@link Acquisition}, with what such a wait needs. If the ticket has to be renewed after all, an
+ * Acquisition goes on in its place.
+ */
+export class LocalWait implements LocalWaiter, Renewable, Abortable {
+  readonly ticket: Ticket
+  readonly promise: Promise<HeldLease | null>
+  ahead = 0
+  since = 0
+  before: LocalWaiter | undefined
+  behind: LocalWaiter | undefined
+  dueAt: number = Number.POSITIVE_INFINITY
+  bucket: Bucket<Renewable> | undefined
+  previous: Renewable | undefined
+  next: Renewable | undefined
+  /** Of the engine that it belongs to. */
+  readonly context: EngineContext
+  readonly #request: AcquireRequest
+  readonly #startedAt: number
+  #resolve: (lease: HeldLease | null) => void = noop
+  #reject: (error: unknown) => void = noop
+  /** Made for a wait with an end. */
+  #limits: WaitLimits | undefined
+  #isOver = false
+
+  constructor(context: EngineContext, request: AcquireRequest, startedAt: number) {
+    this.context = context
+    this.#request = request
+    this.#startedAt = startedAt
+    this.ticket = request.ticket
+    this.promise = new Promise((resolve, reject) => {
+      this.#resolve = resolve
+      this.#reject = reject
+    })
+  }
+
+  get kind(): 'waiter' {
+    return 'waiter'
+  }
+
+  get awaited(): boolean {
+    return true
+  }
+
+  get slackMs(): number {
+    return 0
+  }
+
+  /** Enters the queue. Returns false and does nothing if the store wants to be asked instead. */
+  begin(queue: LocalQueue): boolean {
+    const { context, ticket } = this
+    const { signal, waitMs, maxWaiting } = this.#request
+    const now = this.#startedAt
+    const leftMs = queue.enter(this, now)
+    if (leftMs === undefined) return false
+    context.localWaits.begin(queue, ticket, leftMs, now)
+    if (waitMs !== Number.POSITIVE_INFINITY) {
+      this.#limits = new WaitLimits(this.#request, now)
+      this.dueAt = this.#limits.nextOf(this.#waiting())
+      context.renewals.schedule(this, now)
+    }
+    if (signal !== undefined) context.signals.add(signal, this)
+    if (maxWaiting !== undefined && this.ahead >= maxWaiting)
+      this.giveUp(fullOf(ticket, this.ahead, maxWaiting))
+    // A listener to `requested` may have aborted it.
+    else if (signal?.aborted === true) this.abort(signal.reason)
+    // Last, because a listener may do anything: it may release the key.
+    else context.events.queued.tell(this.#request, { ahead: this.ahead })
+    return true
+  }
+
+  granted(fence: number, atMs: number): void {
+    const { context, ticket } = this
+    const at = { monotonicMs: atMs, wallMs: atMs }
+    const options = this.#request.lease
+    const lease = new HeldLease(context, { ticket, fence, askedAt: at, answeredAt: at, options })
+    this.#end()
+    // A listener must not run inside of the release that grants the key.
+    if (context.events.acquired.isHeard) outsideOfCallers(() => void SOON.then(() => this.#tell(lease, atMs)))
+    else this.#resolve(lease)
+  }
+
+  enrolled(): void {
+    const { context, ahead, promise } = this
+    const outcome = { promise, resolve: this.#resolve, reject: this.#reject }
+    // The signal is watched by the one before the other leaves: it may be aborting at this moment.
+    new Acquisition(context, this.#request, this.#startedAt, { outcome, ahead })
+    this.#end()
+  }
+
+  due(at: Instant): boolean {
+    const limits = this.#limits
+    assert(limits !== undefined && !this.#isOver, 'a wait without an end, or one that is over, is due')
+    const state = this.#waiting()
+    if (at.monotonicMs >= limits.endOf(state)) {
+      this.giveUp(limits.errorOf(state, this.context))
+      return false
+    }
+    if (limits.takeLook(at)) this.context.holders.begin(this.ticket.key)
+    this.dueAt = limits.nextOf(state)
+    return false
+  }
+
+  answered(): void {
+    assert(false, 'a local wait is renewed')
+  }
+
+  unanswered(): void {
+    assert(false, 'a local wait is renewed')
+  }
+
+  /** The caller's signal. */
+  abort(reason: unknown): void {
+    outsideOfCallers(() => this.#giveUp(reason, 'aborted'))
+  }
+
+  giveUp(error: HoldfastError): void {
+    this.#giveUp(error, reasonOf(error))
+  }
+
+  #giveUp(error: unknown, reason: GivingUp['reason']): void {
+    // Several reasons may come in one tick. The first one counts.
+    if (this.#isOver) return
+    const { context, ahead } = this
+    context.store.localQueue?.leave(this)
+    this.#end()
+    this.#reject(error)
+    const waitedMs = context.clock.monotonicMs() - this.#startedAt
+    tellGivenUp(context.events, this.#request, { error, reason, waitedMs, ahead })
+  }
+
+  #tell(lease: HeldLease, atMs: number): void {
+    const { clock, events } = this.context
+    const now = clock.monotonicMs()
+    this.#resolve(lease)
+    const waited = { queued: true, wokenMs: now - atMs }
+    tellAcquired(events, this.#request, lease.fence, now - this.#startedAt, waited)
+  }
+
+  #waiting(): Waiting {
+    return newWaiting(this.ahead, undefined)
+  }
+
+  #end(): void {
+    assert(!this.#isOver, 'a wait ends twice')
+    this.#isOver = true
+    const { context, ticket } = this
+    const { signal } = this.#request
+    if (signal !== undefined) context.signals.remove(signal, this)
+    if (this.#limits !== undefined) context.renewals.remove(this)
+    context.localWaits.end(ticket)
+  }
+}
+
+function noop(): void {}
+
+const SOON: Promise<void> = Promise.resolve()
