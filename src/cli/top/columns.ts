@@ -12,7 +12,7 @@ interface ColumnRule {
 
 const COLUMNS: Readonly<Record<Sort, ColumnRule>> = {
   key: { title: 'KEY', lessImportant: 0 },
-  state: { title: 'S', width: 1, lessImportant: 5 },
+  state: { title: 'S', width: 1, lessImportant: 2.5 },
   mode: { title: 'MODE', width: 8, lessImportant: 7 },
   holder: { title: 'HOLDER', lessImportant: 3 },
   held: { title: 'HELD', width: 7, lessImportant: 4 },
