@@ -97,6 +97,28 @@ describe.each(['enqueue', 'enqueueAll'] as const)('with %s', (how) => {
     expect(seen).toEqual(['now'])
     await worker.stop()
   })
+
+  test('postpone delays a job that waits for its children, too', async () => {
+    const { scene, jobs, add } = await open()
+    await using _ = scene
+    const child = await jobs.enqueue('child', null)
+    const id = await add(0, { children: [child] })
+    expect(await jobs.find(id ?? '')).toMatchObject({ state: 'pending' })
+    expect(await add(1, { delay: '30m', ifTaken: 'postpone' })).toBe(id)
+    const [claimed] = await jobs.claim('child')
+    await claimed?.complete()
+    await until('its parent has heard of that, by a claim', async () => {
+      expect(await jobs.claim('a')).toEqual([])
+      return (await jobs.find(id ?? ''))?.state !== 'pending'
+    })
+    const later = await jobs.find(id ?? '')
+    expect(later).toMatchObject({ state: 'delayed', payload: 1 })
+    expect(later?.dueAt?.getTime()).toBeGreaterThan(Date.now() + 20 * 60_000)
+    expect(await add(2, { ifTaken: 'postpone' })).toBe(id)
+    const [job] = await jobs.claim('a')
+    expect(job?.payload).toBe(2)
+    await job?.complete()
+  })
 })
 
 test('of many that enqueue at once one wins, while jobs of the key run and end', {

@@ -719,7 +719,7 @@ $function$;
 --   own_holds_key   the key stays taken while the job runs
 --   key_ms          the key stays taken for this time from now on, even if the job has ended; null: it does not
 --   if_taken        keep: a job that has the key stays as it is. update: if it waits, it gets the new payload. postpone: it gets the
---                   new payload, and if it is delayed, it starts when the new one would
+--                   new payload, and if it is delayed or pending, it starts when the new one would, or after its children
 -- Answers the id of the new or the changed job, or null if neither was possible.
 create function "{schema}".jobs_enqueue_unique(
   job_name text, job_payload text, job_priority smallint, own_key text, of_group text, of_group_limit integer, most_attempts integer,
@@ -749,8 +749,8 @@ begin
     exit when enqueued is not null or if_taken = 'keep';
     update jobs
     set payload = job_payload::json, trace = own_trace,
-      due_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else due_at end,
-      ready_at = case when if_taken = 'postpone' and state = 'delayed' then starts_at else ready_at end
+      due_at = case when if_taken = 'postpone' and state in ('delayed', 'pending') then starts_at else due_at end,
+      ready_at = case when if_taken = 'postpone' and state in ('delayed', 'pending') then starts_at else ready_at end
     where name = job_name and unique_key = own_key and state <> 'running'
     returning id into enqueued;
     exit when enqueued is not null;
