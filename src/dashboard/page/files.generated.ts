@@ -761,6 +761,14 @@ button.copy svg {
   white-space: nowrap;
 }
 
+.list-bar .sorting label {
+  display: flex;
+  align-items: center;
+  gap: 6px;
+  color: var(--quiet);
+  font-size: 13px;
+}
+
 .sorting {
   display: flex;
   gap: 6px;
@@ -3242,10 +3250,14 @@ td.key button.copy {
   }
 
   th.held,
-  th.left,
   th.waits,
   th.oldest {
     width: 122px;
+  }
+
+  /* "not renewing for 25s" stands below the time. */
+  th.left {
+    width: 140px;
   }
 
   th.fence {
