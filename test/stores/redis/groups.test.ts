@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'v
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
@@ -237,4 +238,53 @@ test('remains of groups do not pile up in a room that is never empty', async () 
   const groups = await server.command('ZRANGEBYLEX', 'holdfast:{key}', '[r', '(s')
   // The server forgets waiters of dead processes when they come to the head.
   expect((groups as unknown[]).length).toBeLessThanOrEqual(2 + dying.length)
+})
+
+test('the groups of a process are asked about in one request', async () => {
+  const waiters: Ticket[] = []
+  for (let number = 0; number < 20; number += 1)
+    waiters.push(...(await newGroup(8, { key: `key ${number}` })).waiters)
+  await server.command('CONFIG', 'RESETSTAT')
+  const halves = [waiters.slice(0, 80), waiters.slice(80)]
+  for (const answers of await Promise.all(halves.map((half) => store.renew(half))))
+    expect(tagsOf(answers)).toEqual(['queued'])
+  expect((await server.commandStats())['evalsha']).toBe(1)
+})
+
+test('thousands of waiters that come together are groups before they are first asked about', async () => {
+  const holder = ticket()
+  fenceOf(await store.acquire(holder))
+  const waiters = Array.from({ length: 4000 }, () => ticket())
+  const queued = await Promise.all(waiters.map((waiter) => store.acquire(waiter)))
+  expect(queued.map((answer) => answer.tag === 'queued' && answer.ahead)).toEqual(waiters.map((_, at) => at))
+  const { calls, inside } = await sentForRenewal(waiters)
+  expect(calls).toBe(1)
+  expect(inside).toBeLessThan(60)
+  expect(await server.command('ZCARD', 'holdfast:{key}')).toBe(2 + 2 * waiters.length + 8)
+  // Each leaves alone.
+  expect(await store.release(releaseOf(waiters[700] as Ticket))).toEqual({ was: 'queued' })
+  const rest = waiters.filter((_, at) => at !== 700)
+  expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
+  expect((await store.renew([waiters[700] as Ticket]))[0]?.tag).toBe('gone')
+  expect(await handOverAll(holder, rest.slice(0, 3))).toEqual(rest.slice(0, 3).map(({ id }) => id))
+})
+
+test('waiters that joined a group without an answer keep their places, and are asked about one by one', async () => {
+  await using proxy = await startProxy({ targetPort: server.port })
+  const of = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`))
+  onTestFinished(() => of.close())
+  fenceOf(await of.acquire(ticket()))
+  const waiters = Array.from({ length: 2000 }, () => ticket())
+  proxy.dropReplies()
+  const lost = Promise.allSettled(waiters.map((waiter) => of.acquire(waiter)))
+  await until(
+    'the server has queued them',
+    async () => Number(await server.command('ZCARD', 'holdfast:{key}')) > 4000,
+  )
+  proxy.cut()
+  proxy.normal()
+  expect(new Set((await lost).map(({ status }) => status))).toEqual(new Set(['rejected']))
+  const queued = await Promise.all(waiters.map((waiter) => of.acquire(waiter)))
+  expect(queued.map((answer) => answer.tag === 'queued' && answer.ahead)).toEqual(waiters.map((_, at) => at))
+  for (let round = 0; round < 2; round += 1) expect(tagsOf(await of.renew(waiters))).toEqual(['queued'])
 })

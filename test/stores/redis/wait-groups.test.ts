@@ -6,9 +6,9 @@ import { ticket } from '../tickets.ts'
 test('waiters stay a group while the server has not answered a question about it', async () => {
   const groups = new WaitGroups('inbox', 2)
   const waiters = [ticket({ key: 'key', patienceMs: 2 }), ticket({ key: 'key', patienceMs: 2 })]
-  groups.wait(waiters, { name: groups.newName(), key: 'key' })
-  const [group] = groups.plan(waiters)?.groups.keys() ?? []
-  if (group === undefined) throw new Error('Expected the waiters to be a group')
+  const group = groups.newGroup('key')
+  for (const waiter of waiters) groups.join(waiter, group)
+  expect(groups.plan(waiters)?.groups).toEqual(new Map([[group, [0, 1]]]))
   group.open += 1
   const since = performance.now()
   await until('their patience is over', () => performance.now() - since > 2)

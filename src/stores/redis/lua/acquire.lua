@@ -3,7 +3,7 @@
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
---           room.lua
+--           room.lua. Or `patienceMs listens minHoldMs <group>`: those tickets of the call that wait are added to the group; see renew.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or `-` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
@@ -138,13 +138,15 @@ if #general > 0 then
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
     ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, now .. asked.listens
+    if asked.joins then joinGroup(ticket, asked.joins, asked) end
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+  local patience, listens, minHold, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?(.*)$')
   local asked = share({
     ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+    joins = groupName ~= '' and groupName,
   })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)

@@ -13,13 +13,18 @@ export class GrantTerms {
     this.#grantsByMessage = grantsByMessage
   }
 
-  /** `flow`: whether messages to this process' inbox flow. */
-  addForAcquire(args: string[], ticket: Ticket, flow: Flow): void {
+  /** `flow`: whether messages to this process' inbox flow. `group`: the name of the group that the tickets join if they wait. */
+  addForAcquire(
+    args: string[],
+    ticket: Ticket,
+    { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
+  ): void {
     addTimes(args, ticket, flow)
+    if (group !== undefined) args.push(`${args.pop()} ${group}`)
     args.push(this.#facts(ticket))
   }
 
-  /** `group`: the name of the group that the tickets are in. After a `+`: of the one that they become. */
+  /** `group`: the name of the group that the tickets are in. After a `+`: of the one that they join. `*`: the ids are names of groups. */
   addForRenew(
     args: string[],
     ticket: Ticket,

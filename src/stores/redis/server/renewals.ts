@@ -4,7 +4,7 @@ import { type Batch, batchesOf } from './batches.ts'
 import { sameTerms } from './grant-terms.ts'
 import { settleMost } from './settle-most.ts'
 import type { Partition, Topology } from './topology.ts'
-import type { WaitGroup, WaitGroups } from './wait-groups.ts'
+import { MOST_IN_GROUP, type WaitGroup, type WaitGroups } from './wait-groups.ts'
 
 /** The part of the other requests that renewals use. */
 export interface RenewalHost {
@@ -19,6 +19,8 @@ export interface RenewalHost {
 /** The renewals of a store: leases one by one, and the waiters of one key as groups. */
 export class Renewals {
   readonly #host: RenewalHost
+  /** The questions that the next request about groups asks. */
+  readonly #gathered = new Map<WaitGroup, GroupQuestion>()
 
   constructor(host: RenewalHost) {
     this.#host = host
@@ -89,17 +91,54 @@ export class Renewals {
     if (waiters.length < groups.least)
       return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
     const [first] = waiters as Batch<Ticket>
-    const args = this.#host.argsFor(partition, [first], group.name)
     group.open += 1
-    const [text = ''] = await this.#runRenew(partition, args, [first]).finally(() => {
+    const answer = await this.#askAbout(group, first).finally(() => {
       group.open -= 1
     })
-    if (text === '-') {
-      group.isOver = true
-      return []
+    if (answer !== undefined) return waiters.map(() => answer)
+    group.isOver = true
+    return []
+  }
+
+  /** Asks about a group in the next request about groups. `one`: any of its waiters. Undefined: the group is over. */
+  #askAbout(group: WaitGroup, one: Ticket): Promise<RenewAnswer | undefined> {
+    const gathered = this.#gathered.get(group)
+    if (gathered !== undefined) return gathered.answer
+    if (this.#gathered.size === 0) setTimeout(this.#askAboutGathered, GATHER_MS).unref()
+    const question = { key: group.key, group, ticket: one } as GroupQuestion
+    question.answer = new Promise((resolve, reject) => {
+      question.resolve = resolve
+      question.reject = reject
+    })
+    this.#gathered.set(group, question)
+    return question.answer
+  }
+
+  readonly #askAboutGathered = (): void => {
+    const questions = [...this.#gathered.values()]
+    this.#gathered.clear()
+    try {
+      for (const [partition, there] of this.#host.topology.divide(questions))
+        for (const batch of batchesOf(there, { same: onSameTerms, most: MOST_GROUPS }))
+          void this.#askInOne(partition, batch)
+    } catch (error) {
+      for (const { reject } of questions) reject(error)
     }
-    const answer = this.#parseRenew(partition, text)
-    return waiters.map(() => answer)
+  }
+
+  async #askInOne(partition: Partition, batch: Batch<GroupQuestion>): Promise<void> {
+    try {
+      const tickets = batch.map(({ ticket }) => ticket)
+      const args = this.#host.argsFor(partition, tickets as unknown as Batch<Ticket>, '*')
+      for (const { group } of batch) args.push(group.name)
+      const lines = await this.#runRenew(partition, args, tickets)
+      for (const [index, { resolve }] of batch.entries()) {
+        const text = lines[index] as string
+        resolve(text === '-' ? undefined : this.#parseRenew(partition, text))
+      }
+    } catch (error) {
+      for (const { reject } of batch) reject(error)
+    }
   }
 
   /** Asks about waiters for one key one by one, and makes them a group. */
@@ -108,17 +147,30 @@ export class Renewals {
     waiters: readonly Ticket[],
     groups: WaitGroups,
   ): Promise<readonly RenewAnswer[]> {
-    const batches = batchesOf(waiters, { same: sameTerms, most: MOST_RENEWALS })
-    const answers = batches.map(async (batch) => {
-      const name = groups.newName()
-      const answered = await this.#renewBatch(partition, batch, `+${name}`)
-      groups.wait(
-        batch.filter((_, index) => answered[index]?.tag === 'queued'),
-        { name, key: batch[0].key },
+    const ofGroups = batchesOf(waiters, { same: sameTerms, most: MOST_IN_GROUP })
+    const answers = ofGroups.flatMap((ofGroup) => {
+      const group = groups.newGroup(ofGroup[0].key)
+      return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch) =>
+        this.#renewJoining(partition, batch, { groups, group }),
       )
-      return answered
     })
     return (await Promise.all(answers)).flat()
+  }
+
+  async #renewJoining(
+    partition: Partition,
+    batch: Batch<Ticket>,
+    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
+  ): Promise<readonly RenewAnswer[]> {
+    try {
+      const answered = await this.#renewBatch(partition, batch, `+${group.name}`)
+      for (const [index, ticket] of batch.entries())
+        if (answered[index]?.tag === 'queued') groups.join(ticket, group)
+      return answered
+    } catch (error) {
+      group.isOver = true
+      throw error
+    }
   }
 
   async #renewEach(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
@@ -161,6 +213,21 @@ export class Renewals {
   }
 }
 
+/** A question whether the waiters of a group wait. */
+interface GroupQuestion {
+  readonly key: string
+  readonly group: WaitGroup
+  /** One of the waiters: all are on the same terms. */
+  readonly ticket: Ticket
+  answer: Promise<RenewAnswer | undefined>
+  resolve: (answer: RenewAnswer | undefined) => void
+  reject: (error: unknown) => void
+}
+
+function onSameTerms(one: GroupQuestion, other: GroupQuestion): boolean {
+  return sameTerms(one.ticket, other.ticket)
+}
+
 /** The line of a waiter ends with the time after which it asks again, and the server's time. */
 export function noticeWaiter(partition: Partition, line: string): void {
   partition.awaited?.(Number(line.split(' ').at(-2)?.replace('q', '')))
@@ -168,3 +235,9 @@ export function noticeWaiter(partition: Partition, line: string): void {
 
 /** Renewals can wait, and are cheaper the more of them share a call. */
 const MOST_RENEWALS = 500
+/** A waiter that joins a group costs the server about 30 µs. */
+const MOST_JOINING = 50
+/** A script that is asked about so many groups keeps the server busy for less than a millisecond. */
+const MOST_GROUPS = 50
+/** How long a question about a group waits for others. The renewal loop asks about at most 500 waiters at once. */
+const GATHER_MS = 20

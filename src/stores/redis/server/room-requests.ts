@@ -12,7 +12,7 @@ import type {
 } from '../../../contract/store.ts'
 import { wakeOf } from '../../answers.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
-import { batchesOf } from './batches.ts'
+import { type Batch, batchesOf } from './batches.ts'
 import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { GrantTerms, sameTerms } from './grant-terms.ts'
@@ -23,7 +23,7 @@ import type { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
 import type { Script } from './scripts.ts'
 import type { Partition, Topology } from './topology.ts'
-import { WaitGroups } from './wait-groups.ts'
+import { MOST_IN_GROUP, type WaitGroup, WaitGroups } from './wait-groups.ts'
 
 /** A caller that waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
@@ -184,15 +184,30 @@ export class RoomRequests {
       }
     }
     for (const [partition, there] of this.#topology.divide(acquires)) {
+      let group: WaitGroup | undefined
       for (const batch of batchesOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
+        group = there.length < LEAST_IN_GROUPS ? undefined : this.#groupFor(batch, group)
         const args = this.#argsFor(partition, batch)
-        this.#terms.addForAcquire(args, batch[0].asked, this.#flow)
+        this.#terms.addForAcquire(args, batch[0].asked, { flow: this.#flow, group: group?.name })
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)
-        this.#run(partition, { script: scripts.acquire, args, batch, parse: this.#parseAcquire })
+        this.#run(partition, { script: scripts.acquire, args, batch, group, parse: this.#parseAcquire })
       }
     }
+  }
+
+  /** The group that a batch joins: that of the batch before, or a new one. None if the batch is not for one key alone. */
+  #groupFor(
+    batch: Batch<Pending<Ticket, AcquireAnswer>>,
+    before: WaitGroup | undefined,
+  ): WaitGroup | undefined {
+    const [{ key }] = batch
+    if (batch.length < MOST_TOGETHER || batch.some((one) => one.key !== key)) return undefined
+    const hasRoom = before?.key === key && before.asked + batch.length <= MOST_IN_GROUP
+    const group = hasRoom ? before : this.#groups?.newGroup(key)
+    if (group !== undefined) group.asked += batch.length
+    return group
   }
 
   /** How the arguments of every script begin: an empty one for its name, the number of keys, the last fence, the rooms. */
@@ -204,7 +219,7 @@ export class RoomRequests {
 
   #run<Asked extends { readonly key: string }, Answer>(
     partition: Partition,
-    { script, args, batch, parse }: ScriptCall<Asked, Answer>,
+    { script, args, batch, group, parse }: ScriptCall<Asked, Answer>,
   ): void {
     const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
       const lines = this.#linesOf(reply, batch)
@@ -215,7 +230,7 @@ export class RoomRequests {
         if (text[0] === '!') reject(fenceErrorOf(asked.key, partition.fence))
         else if (text[0] === '?') reject(layoutErrorOf(asked.key, this.#names.room(asked.key), text.slice(1)))
         else if (doubt !== undefined && text[0] === 'h') reject(doubt.asStoreError(asked.key))
-        else resolve(parse(text, asked))
+        else resolve(parse(text, asked, group))
         if (text[0] === 'q') noticeWaiter(partition, text)
       }
     }
@@ -234,13 +249,16 @@ export class RoomRequests {
         },
       )
       .catch((error: unknown) => {
+        if (group !== undefined) group.isOver = true
         for (const { asked, reject } of batch) reject(this.#topology.failure(error, asked.key))
       })
   }
 
-  readonly #parseAcquire = (text: string, ticket: Ticket): AcquireAnswer => {
+  readonly #parseAcquire = (text: string, ticket: Ticket, group: WaitGroup | undefined): AcquireAnswer => {
     const answer = acquireAnswer(text)
-    if (answer.tag === 'queued') this.#groups?.waits(ticket)
+    if (answer.tag !== 'queued') return answer
+    if (group === undefined) this.#groups?.waits(ticket)
+    else this.#groups?.join(ticket, group)
     return answer
   }
 
@@ -300,7 +318,9 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly script: Script
   readonly args: string[]
   readonly batch: readonly Pending<Asked, Answer>[]
-  readonly parse: (text: string, asked: Asked) => Answer
+  /** The group that the tickets join if they wait. */
+  readonly group?: WaitGroup | undefined
+  readonly parse: (text: string, asked: Asked, group: WaitGroup | undefined) => Answer
 }
 
 const REPLICA =
@@ -310,6 +330,11 @@ const REPLICA =
 const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
 const MOST_TOGETHER = 100
+/**
+ * So many waiters that come together are groups at once: most of them still wait when they are to be renewed. Fewer are handed over
+ * a little faster alone.
+ */
+const LEAST_IN_GROUPS = 2000
 
 function bothCancel(
   one: { readonly asked: ReleaseRequest },

@@ -4,13 +4,16 @@ import type { Ticket } from '../../../contract/store.ts'
 export interface WaitGroup {
   readonly name: string
   readonly key: string
-  readonly size: number
+  /** How many waiters the server has said it has added. */
+  size: number
+  /** How many waiters the server was asked to add. */
+  asked: number
   /** A round is over when every waiter of the group was to be renewed once more. */
   round: number
   seenInRound: number
   /** When the last round was over, by `performance.now()`. */
   roundEndedAt: number
-  /** The server does not know the group, or a waiter has left it. */
+  /** Nobody may rely on it: a waiter has left it, or the server may have added a waiter without an answer, or does not know it. */
   isOver: boolean
   /** How many questions about the group the server has not answered yet. */
   open: number
@@ -52,9 +55,11 @@ export class WaitGroups {
     this.least = least
   }
 
-  newName(): string {
+  /** A group without waiters; see {@link join}. */
+  newGroup(key: string): WaitGroup {
     this.#named += 1
-    return `${this.#inbox}/${this.#named}`
+    const name = `${this.#inbox}/${this.#named}`
+    return { name, key, size: 0, asked: 0, round: 0, seenInRound: 0, roundEndedAt: 0, isOver: false, open: 0 }
   }
 
   /** The server has just said that the ticket waits, in no group. */
@@ -67,19 +72,11 @@ export class WaitGroups {
     this.#waiters.delete(ticket)
   }
 
-  /** The server has just said that these tickets for one key wait, as a group. */
-  wait(tickets: readonly Ticket[], { name, key }: Pick<WaitGroup, 'name' | 'key'>): void {
-    const group = {
-      name,
-      key,
-      size: tickets.length,
-      round: 0,
-      seenInRound: 0,
-      roundEndedAt: performance.now(),
-      isOver: tickets.length < this.least,
-      open: 0,
-    }
-    for (const ticket of tickets) this.#waiters.set(ticket, { group, round: -1 })
+  /** The server has just said that the ticket waits, and has added it to the group. */
+  join(ticket: Ticket, group: WaitGroup): void {
+    group.size += 1
+    group.roundEndedAt = performance.now()
+    this.#waiters.set(ticket, { group, round: -1 })
   }
 
   /** Undefined if all tickets are asked about one by one. */
@@ -91,7 +88,7 @@ export class WaitGroups {
     for (const [at, ticket] of tickets.entries()) {
       const waiter = this.#waiters.get(ticket)
       if (waiter === undefined) single.push(at)
-      else if (waiter.group !== undefined && isInTime(waiter.group, ticket, now)) {
+      else if (waiter.group !== undefined && this.#isAlive(waiter.group, ticket, now)) {
         see(waiter, waiter.group, now)
         addTo(groups, waiter.group, at)
       } else addTo(crowds, ticket.key, at)
@@ -104,17 +101,17 @@ export class WaitGroups {
     }
     return groups.size === 0 && crowds.size === 0 ? undefined : { groups, crowds, single }
   }
+
+  /**
+   * A group whose question is still open stays a group: the server is behind, and to ask it about each waiter would put it behind
+   * for good.
+   */
+  #isAlive({ size, roundEndedAt, isOver, open }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
+    return !isOver && size >= this.least && (open > 0 || now - roundEndedAt < patienceMs)
+  }
 }
 
 const ALONE: Membership = { group: undefined, round: 0 }
-
-/**
- * A group whose question is still open stays a group: the server is behind, and to ask it about each waiter would put it behind
- * for good.
- */
-function isInTime({ roundEndedAt, isOver, open }: WaitGroup, { patienceMs }: Ticket, now: number): boolean {
-  return !isOver && (open > 0 || now - roundEndedAt < patienceMs / 2)
-}
 
 function see(waiter: Membership, group: WaitGroup, now: number): void {
   if (waiter.round === group.round) return
@@ -144,7 +141,9 @@ function mergeSmallGroups(groups: Map<WaitGroup, number[]>, crowds: Map<string, 
   }
 }
 
-/** A group of more waiters is worth a request of its own. */
+/** When a waiter leaves its group, the server is asked about each of the others. */
+export const MOST_IN_GROUP = 500
+/** A group of more waiters is worth a question of its own. */
 const SMALL = 60
 /** So many small groups for one key stay as they are. */
 const MOST_SMALL = 4

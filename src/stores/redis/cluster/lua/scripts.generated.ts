@@ -12,7 +12,7 @@ export const scripts: {
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
---           room.lua
+--           room.lua. Or \`patienceMs listens minHoldMs <group>\`: those tickets of the call that wait are added to the group; see renew.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or \`-\` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
@@ -783,13 +783,15 @@ end
     if asked.patience == 0 then return 'b' .. untilChange() end
     room.arrivals = room.arrivals + 1
     ticket.state, ticket.number, ticket.till, ticket.hold = 'w', stamp(room.arrivals), now + asked.patience, now .. asked.listens
+    if asked.joins then joinGroup(ticket, asked.joins, asked) end
     write(ticket)
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
+  local patience, listens, minHold, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?(.*)$')
   local asked = share({
     ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+    joins = groupName ~= '' and groupName,
   })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
@@ -2187,23 +2189,25 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
--- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` makes a group of
--- those tickets of the call that wait. A call with the name alone counts for all waiters of the group, as long as none has left it.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` adds those tickets
+-- of the call that wait to a group. A call with \`*\` asks about groups: an answer counts for all waiters of the group, as long as none has
+-- left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
---         4 \`acceptMs inbox\` of the process that asks, or \`acceptMs inbox <group>\`, or \`acceptMs inbox +<group>\`; a group has one room
---         5… the ids, in the order of the rooms. With a group perhaps none, for all its waiters
--- Result  a line for each ticket, in the order of the rooms
+--         4 \`acceptMs inbox\` of the process that asks, or \`acceptMs inbox <group>\`, or \`acceptMs inbox +<group>\`, or \`acceptMs inbox *\`;
+--           a group has one room
+--         5… the ids, in the order of the rooms. With \`*\` the names of groups
+-- Result  a line for each ticket or group, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
 --           g              it neither holds nor waits
 --           e<reason>      it was evicted
---           -              for a group without ids: the server does not know the group, or a waiter has left it
+--           -              with \`*\`: the server does not know the group, or a waiter has left it
 --           ?<layout>      the key holds a room of another layout, or something else
---         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
+--         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
 -- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
 -- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
@@ -2215,12 +2219,12 @@ local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
 local ttl = tonumber(ARGV[1])
-local accept, inbox, makes, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?(%+?)(.*)$')
+local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+*]?)(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
-for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
-  local content = redis.pcall('GET', KEYS[at])
+for at = 2, #KEYS do
+  local content = mode == '*' or redis.pcall('GET', KEYS[at])
   local lone = '2 t' .. ARGV[at + 3] .. '\\0h '
   if not content then
     answers[at - 1] = 'g'
@@ -2240,7 +2244,7 @@ for at = ARGV[5] and 2 or #KEYS + 1, #KEYS do
     general[#general + 1] = at
   end
 end
-if ARGV[5] and #general == 0 then return table.concat(answers, '\\n') end
+if #general == 0 then return table.concat(answers, '\\n') end
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
 -- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
 -- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
@@ -2283,7 +2287,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
-if ARGV[5] and #KEYS == 2 and string.sub(ARGV[3], -2) == ' 0' then
+if #KEYS == 2 and mode ~= '*' and string.sub(ARGV[3], -2) == ' 0' then
   local answer = keepHolder(KEYS[2], ARGV[5])
   if answer then return answer end
 end
@@ -2905,7 +2909,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(accept), joins = makes ~= '' and groupName,
+  accept = tonumber(accept), joins = mode == '+' and groupName,
 }
 
 local function ask(id)
@@ -2918,25 +2922,26 @@ local function ask(id)
 end
 
 -- Answers once for all waiters of the group, if none of them has left it.
-local function askForGroup()
-  local known = group(groupName)
+local function askForGroup(name)
+  local known = group(name)
   if not known or known.changed ~= '0' then return '-' end
   -- The group is written before any waiter is admitted.
   hear(known, asked)
   writeGroup(known)
-  room.asking = groupName
+  room.asking = name
   settle()
   if known.changed ~= '0' or room.stuck then return '-' end
   local head = first('q')
-  return waiting(asked, head and ticketOf(head).group == groupName)
+  return waiting(asked, head and ticketOf(head).group == name)
 end
 
-local together = groupName ~= '' and makes == '' and attempt(KEYS[2], askForGroup)
-if together and (together ~= '-' or not ARGV[5]) then
+local together = mode == '' and groupName ~= '' and attempt(KEYS[2], function() return askForGroup(groupName) end)
+if together and together ~= '-' then
   general = {}
-  for index = 1, math.max(1, #ARGV - 4) do answers[index] = together end
+  for index = 1, #KEYS - 1 do answers[index] = together end
 end
-for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3]) end) end
+local step = mode == '*' and askForGroup or ask
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return step(ARGV[at + 3]) end) end
 close()
 keepFence()
 addRest(answers)
