@@ -39,6 +39,7 @@ import { flight } from './scenarios/flight.ts'
 import { memoryFootprint, redisFootprint } from './scenarios/footprint.ts'
 import { handOver } from './scenarios/hand-over.ts'
 import { idle } from './scenarios/idle.ts'
+import { idleOnEtcd, idleOnSqlite } from './scenarios/idle-stores.ts'
 import { jobsBeside, jobsOneWorker, jobsThroughput } from './scenarios/jobs.ts'
 import { jobsLatency } from './scenarios/jobs-start.ts'
 import { manyLeases } from './scenarios/leases.ts'
@@ -293,6 +294,28 @@ export const scenarios: readonly Scenario[] = [
       idle('Lua queue + message', openBareRedisQueue, 10_000),
       idle('holdfast', openRedis, 10_000),
     ],
+  },
+  {
+    name: 'sqlite-idle',
+    title: 'SQLite file, idle waiters of one process',
+    metrics: [
+      { name: 'requests', unit: '/s', better: 'lower' },
+      { name: 'tickets', unit: '/s', better: 'lower' },
+      { name: 'process', unit: '%', better: 'lower' },
+    ],
+    target: 'the same for 10,000 as for 100',
+    candidates: [100, 10_000].map(idleOnSqlite),
+  },
+  {
+    name: 'etcd-idle',
+    title: 'etcd, idle waiters of one process',
+    metrics: [
+      { name: 'requests', unit: '/s', better: 'lower' },
+      { name: 'server', unit: '%', better: 'lower' },
+      { name: 'process', unit: '%', better: 'lower' },
+    ],
+    target: 'the same for 1,000 as for 100',
+    candidates: [100, 1000].map(idleOnEtcd),
   },
   {
     name: 'redis-renewing',
