@@ -1,6 +1,7 @@
 import { LONGEST_OWNER, type Owner, parseOwner } from '../base/owner.ts'
 import type { HolderView, RoomView, WaiterView } from '../contract/store.ts'
 import type { Engine } from '../engine/engine.ts'
+import { StoreError } from '../errors.ts'
 import { ADMINISTRATION_MS } from './options.ts'
 
 /** A holder, as `locks.peek` and `locks.inspect` show it. */
@@ -39,6 +40,26 @@ export function inspector(): (room: RoomView) => InspectedRoom {
   })
 }
 
+/** All rooms whose key begins with the prefix, in pages of `count`. */
+export async function* roomsUnder(
+  engine: Engine,
+  { prefix, count }: { readonly prefix: string; readonly count: number },
+): AsyncGenerator<InspectedRoom, void, void> {
+  const inspected = inspector()
+  let cursor: string | undefined
+  let emptyPages = 0
+  do {
+    const request = { prefix, cursor, count }
+    const page = await engine.ask('inspect', () => engine.store.inspect(request), {
+      limitMs: ADMINISTRATION_MS,
+    })
+    if (page.rooms.length === 0) emptyPages += 1
+    if (emptyPages > MOST_EMPTY_PAGES) throw new StoreError('store-refused', ENDLESS)
+    for (const room of page.rooms) yield inspected(room)
+    cursor = page.next
+  } while (cursor !== undefined)
+}
+
 /** What the store has of one key. `undefined`: nobody holds it or waits for it, and no lock-delay keeps it closed. */
 export async function roomOf(
   engine: Engine,
@@ -51,3 +72,7 @@ export async function roomOf(
 }
 
 const MOST_KNOWN = 1000
+/** Enough for a thousand million keys of other programs in one Redis. */
+const MOST_EMPTY_PAGES = 100_000
+const ENDLESS =
+  'The keys cannot be listed, because the listing of the store comes to no end. Check what answers there.'

@@ -4,7 +4,7 @@ import { listen } from '../engine/events.ts'
 import { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson } from '../engine/lease.ts'
 import type { LockEventName, LockEvents } from '../engine/lock-events.ts'
-import { LeaseLostError, StoreError } from '../errors.ts'
+import { LeaseLostError } from '../errors.ts'
 import { checkStore } from './check-store.ts'
 import { Election } from './election.ts'
 import { MemberGroup } from './group.ts'
@@ -19,7 +19,7 @@ import {
   type Work,
   withHold,
 } from './hold.ts'
-import { type InspectedRoom, inspector, roomOf } from './inspected.ts'
+import { type InspectedRoom, inspector, roomOf, roomsUnder } from './inspected.ts'
 import { parseLeaseJson } from './lease-json.ts'
 import { type OnceOptions, type OnceOutcome, parseOnce, runOnce } from './once.ts'
 import {
@@ -301,18 +301,7 @@ export class Locks {
     const { prefix = '', pageSize = 100 } = options
     if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
     const count = parseCount('pageSize', pageSize, { least: 1, most: 10_000 })
-    const inspected = inspector()
-    let cursor: string | undefined
-    let emptyPages = 0
-    do {
-      const page = await this.#ask('inspect', () =>
-        this.#context.engine.store.inspect({ prefix, cursor, count }),
-      )
-      if (page.rooms.length === 0) emptyPages += 1
-      if (emptyPages > MOST_EMPTY_PAGES) throw new StoreError('store-refused', ENDLESS)
-      for (const room of page.rooms) yield inspected(room)
-      cursor = page.next
-    } while (cursor !== undefined)
+    yield* roomsUnder(this.#context.engine, { prefix, count })
   }
 
   /** What {@link inspect} cannot know here, a sentence each, for people: the store is a replica, say. Empty: nothing is missing. */
@@ -397,8 +386,3 @@ export class Locks {
     return this.#context.engine.ask(verb, request, { limitMs: ADMINISTRATION_MS })
   }
 }
-
-/** Enough for a thousand million keys of other programs in one Redis. */
-const MOST_EMPTY_PAGES = 100_000
-const ENDLESS =
-  'The keys cannot be listed, because the listing of the store comes to no end. Check what answers there.'

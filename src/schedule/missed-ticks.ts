@@ -92,11 +92,11 @@ export class MissedTicks {
     if (!scheduleTopics.missed.isHeard) return Number.POSITIVE_INFINITY
     try {
       for (let judged = 0; judged < MOST_JUDGED; judged += 1) {
-        const verdict = await this.#judgeOne(told)
-        if (verdict === 'none') return Number.POSITIVE_INFINITY
+        const fate = await this.#judgeOne(told)
+        if (fate === 'none') return Number.POSITIVE_INFINITY
         // Another process is at it. So one process tells of all of them, unless it dies.
-        if (verdict === 'told by another') return LEFT_TO_OTHERS_MS
-        if (verdict === 'has run') this.#tell(told)
+        if (fate === 'told by another') return LEFT_TO_OTHERS_MS
+        if (fate === 'has run') this.#tell(told)
       }
       return 0
     } finally {
@@ -122,12 +122,12 @@ export class MissedTicks {
     })
   }
 
-  async #judgeOne(told: MissedRange): Promise<Verdict> {
+  async #judgeOne(told: MissedRange): Promise<Fate> {
     const { course, marks, settlement } = this.#parts
     const tick = course.suspect((tickMs) => this.#reliableMs(tickMs))
     if (tick === undefined) return 'none'
     const outage = this.#outage
-    let verdict: Verdict = 'has run'
+    let fate: Fate = 'has run'
     if (!(await marks.isSettled(tick))) {
       // A run that may have begun before the tick settles the tick when it ends, and then lets go of the job.
       const running = await marks.running()
@@ -136,13 +136,13 @@ export class MissedTicks {
       if (!hasRun) {
         if (outage !== undefined && tick <= outage.noticedAtMs) await this.#addOutage(told, outage, tick)
         const isMine = await marks.claimMissed(tick, settlement.rememberMs(tick))
-        verdict = isMine ? 'missed' : 'told by another'
+        fate = isMine ? 'missed' : 'told by another'
         if (isMine) add(told, tick)
       }
     }
     this.#outage = undefined
     course.judged(tick)
-    return verdict
+    return fate
   }
 
   /** `seenAtMs`: when a process was last there. */
@@ -194,7 +194,7 @@ export class MissedTicks {
 }
 
 /** What became of a tick that this process has not handled. `none`: there is none to judge now. */
-type Verdict = 'missed' | 'has run' | 'told by another' | 'none'
+type Fate = 'missed' | 'has run' | 'told by another' | 'none'
 
 interface Outage {
   /** The first tick that no process has handled. */

@@ -240,12 +240,12 @@ test('remains of groups do not pile up in a room that is never empty', async () 
   expect((groups as unknown[]).length).toBeLessThanOrEqual(2 + dying.length)
 })
 
-test('the groups of a process are asked about in one request', async () => {
+test('the groups of a process are asked about in one request, also one that is due in two batches', async () => {
   const waiters: Ticket[] = []
-  for (let number = 0; number < 20; number += 1)
+  for (let number = 0; number < 40; number += 1)
     waiters.push(...(await newGroup(8, { key: `key ${number}` })).waiters)
   await server.command('CONFIG', 'RESETSTAT')
-  const halves = [waiters.slice(0, 80), waiters.slice(80)]
+  const halves = [waiters.slice(0, 164), waiters.slice(164)]
   for (const answers of await Promise.all(halves.map((half) => store.renew(half))))
     expect(tagsOf(answers)).toEqual(['queued'])
   expect((await server.commandStats())['evalsha']).toBe(1)

@@ -64,9 +64,10 @@ export class Renewals {
     }
     const crowds = new Map(plan.crowds)
     const others = renew(plan.single, (alone) => this.#renewEach(partition, alone))
+    const isRound = tickets.length >= LEAST_OF_ROUND
     const inGroups = Array.from(plan.groups, ([group, places]) =>
       renew(places, async (waiters) => {
-        const answered = await this.#renewGroup(partition, waiters, { groups, group })
+        const answered = await this.#renewGroup(partition, waiters, { groups, group, isRound })
         if (group.isOver) crowds.set(group.key, [...(crowds.get(group.key) ?? []), ...places])
         return answered
       }),
@@ -75,7 +76,11 @@ export class Renewals {
     // Waiters of several groups that have changed become one group.
     await Promise.all(
       Array.from(crowds.values(), (places) =>
-        renew(places, (waiters) => this.#renewCrowd(partition, waiters, groups)),
+        renew(places, (waiters) =>
+          waiters.length < groups.least
+            ? this.#renewEach(partition, waiters)
+            : this.#renewCrowd(partition, waiters, groups),
+        ),
       ),
     )
     return answers
@@ -85,10 +90,11 @@ export class Renewals {
   async #renewGroup(
     partition: Partition,
     waiters: readonly Ticket[],
-    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
+    { groups, group, isRound }: GroupPart,
   ): Promise<readonly RenewAnswer[]> {
-    // A waiter that was woken has left its group. The same call asks about it.
-    if (waiters.length < groups.least)
+    // A waiter that was woken has left its group, so the question is about it alone. In a round, a few waiters are the rest of a group
+    // that another batch asks about.
+    if (waiters.length < groups.least && !isRound && !this.#gathered.has(group))
       return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
     const [first] = waiters as Batch<Ticket>
     group.open += 1
@@ -213,6 +219,13 @@ export class Renewals {
   }
 }
 
+interface GroupPart {
+  readonly groups: WaitGroups
+  readonly group: WaitGroup
+  /** Whether the batch is of those that are due, and not of a few that were woken. */
+  readonly isRound: boolean
+}
+
 /** A question whether the waiters of a group wait. */
 interface GroupQuestion {
   readonly key: string
@@ -239,5 +252,7 @@ const MOST_RENEWALS = 500
 const MOST_JOINING = 50
 /** A script that is asked about so many groups keeps the server busy for less than a millisecond. */
 const MOST_GROUPS = 50
+/** A batch of at least so many tickets is part of a round of the renewal loop. */
+const LEAST_OF_ROUND = 100
 /** How long a question about a group waits for others. The renewal loop asks about at most 500 waiters at once. */
 const GATHER_MS = 20
