@@ -67,8 +67,7 @@ async function wait(locks: ReturnType<typeof createLocks>, waiters: number): Pro
   // On a server, the candidate before it may have left a key that is still held.
   const key = `idle ${process.pid}`
   await locks.acquire(key, { ttl: '10m' })
-  for (let count = 0; count < waiters; count += 1)
-    void locks.acquire(key, { wait: Number.POSITIVE_INFINITY })
+  for (let count = 0; count < waiters; count += 1) void locks.acquire(key, { wait: Number.POSITIVE_INFINITY })
   while (queued < waiters) await sleep(100)
   await sleep(4000)
 }
