@@ -96,7 +96,7 @@ export function jobSteps({ span, onSpan }) {
   let drawnFor
   return {
     node,
-    /** @param {JobsJson['steps']} steps */
+    /** @param {JobsJson['steps'] | undefined} counted */
     update(counted) {
       const steps = counted ?? []
       // Drawn anew only where something differs, as the pointer may rest on a bar to read its title.
