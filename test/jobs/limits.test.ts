@@ -113,6 +113,30 @@ test('a place that comes free while a claim is under way is found, without a pol
   await worker.stop({ grace: 0 })
 })
 
+test('jobs that become ready while a claim is under way keep to the limit or the pause of their name', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.setLimit('few', { concurrency: 1 })
+  await jobs.setLimit('last', { concurrency: 5 })
+  await jobs.pause('paused')
+  await jobs.enqueue('last')
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select from ${scene.schema}.job_limits where name = 'last' for update`)
+  const claiming = jobs.claim(['few', 'last', 'paused'], { limit: 10 })
+  await until('the claim has seen which names have jobs, and waits for the limit of the last', async () => {
+    const [row] = await scene.sql(
+      `select count(*) from pg_locks where not granted and locktype = 'transactionid'`,
+    )
+    return Number(row?.['count']) === 1
+  })
+  await scene.open().enqueueAll([...names('few', 3), ...names('paused', 3)])
+  await other.query('rollback')
+  expect((await claiming).map(({ name }) => name)).toEqual(['last'])
+  expect((await jobs.claim(['few', 'paused'], { limit: 10 })).map(({ name }) => name)).toEqual(['few'])
+})
+
 test('another worker gets the place of a worker that stops', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

@@ -114,6 +114,7 @@ declare
   part text;
   answer text;
   is_busy boolean := false;
+  is_limited boolean := false;
   earlier_runs boolean := false;
 begin
   if exists (select from ended_jobs where tell_at <= asked_at) then
@@ -224,6 +225,9 @@ begin
     passed := passed || met;
   end loop;
 
+  if 0 = any (allowed) then
+    is_limited := jobs_kept_back(handled, allowed);
+  end if;
   if more then
     again_ms := 0;
   else
@@ -235,13 +239,13 @@ begin
     if is_busy then
       again_ms := least(again_ms, 200);
     end if;
-    if 0 = any (allowed) then
+    if is_limited then
       again_ms := least(again_ms, ceil(jobs_allowed_in(handled, allowed)));
     end if;
   end if;
   return concat(
     '{"jobs":[', answer, '],"again_ms":', coalesce(again_ms::text, 'null'),
-    ',"limited":', to_json(coalesce(0 = any (allowed), false)), ',"earlier_runs":', to_json(earlier_runs), '}'
+    ',"limited":', to_json(is_limited), ',"earlier_runs":', to_json(earlier_runs), '}'
   );
 end
 $function$;

@@ -66,11 +66,11 @@ declare
   known job_limits;
 begin
   for due in
-    select l.name, l.paused from job_limits l
-    where l.name = any (names) and exists (select from jobs j where j.state = 'ready' and j.name = l.name)
-    order by l.name
+    select l.name, l.paused, exists (select from jobs j where j.state = 'ready' and j.name = l.name) as has_jobs
+    from job_limits l where l.name = any (names) order by l.name
   loop
-    if due.paused then
+    -- A job that becomes ready after this look is left to the next claim, because the limit of its name is not locked.
+    if due.paused or not due.has_jobs then
       allowed[array_position(names, due.name)] := 0;
       continue;
     end if;
@@ -83,8 +83,17 @@ begin
 end
 $function$;
 
--- After how long a claim may find more jobs of the names that it was allowed no more of; null: nobody knows. 0: a limit has become wider
--- since the claim read it. Locks nothing, so it may follow the locks of jobs_allowed.
+-- Whether ready jobs are left of the names that the claim is allowed no more of, so that it has kept them back.
+create function "{schema}".jobs_kept_back(names text[], allowed integer[]) returns boolean language sql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+  select exists (
+    select from unnest(names, allowed) as n (name, allowed)
+    where n.allowed = 0 and exists (select from jobs j where j.state = 'ready' and j.name = n.name)
+  )
+$function$;
+
+-- After how long a claim may find more of those jobs; null: nobody knows. 0: a limit has become wider since the claim read it, or a name
+-- has got its first job since then. Locks nothing, so it may follow the locks of jobs_allowed.
 create function "{schema}".jobs_allowed_in(names text[], allowed integer[]) returns double precision language sql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
   select min(case when r.free = 0 then r.waits_ms else 0 end)
