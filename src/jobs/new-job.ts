@@ -28,8 +28,8 @@ export interface JobOptions {
   readonly uniqueFor?: 'waiting' | 'running' | Duration | undefined
   /**
    * What happens to the waiting job that has the `key` already. `'keep'`: nothing. `'update'`: it gets the new payload. `'postpone'`: it
-   * gets the new payload, and if it is delayed, it starts when the new one would have started. `enqueue` resolves with the id of
-   * the job that it has changed. Default: `'keep'`.
+   * gets the new payload, and if it is delayed, it starts when the new one would have started. If it is pending, it starts then or
+   * after its children, whichever is later. `enqueue` resolves with the id of the job that it has changed. Default: `'keep'`.
    */
   readonly ifTaken?: IfTaken | undefined
   /**
