@@ -64,19 +64,27 @@ describe('the metrics of jobs', () => {
     const { scene, direct, proxy, url } = proxied
     const jobs = scene.open({}, { url })
     await direct.enqueue('mail')
-    const { value, metrics } = measured({ jobs, timeout: 200 })
-    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(1)
+    let isAsked = false
+    const backlog = () => {
+      isAsked = true
+      return jobs.backlog().finally(() => {
+        isAsked = false
+      })
+    }
+    const { value, metrics } = measured({ jobs: { backlog }, timeout: 200 })
+    // A busy machine may need longer than the time-out for an answer, so several scrapes.
+    const isHeard = async () => (await value('holdfast_jobs', { job: 'mail', state: 'ready' })) === 1
+    await until('the database is heard', isHeard)
     proxy.holdReplies()
-    const begunAt = performance.now()
     const all = await Promise.all([metrics(), metrics()])
-    expect(performance.now() - begunAt).toBeLessThan(5000)
+    // Neither an answer nor the limit of the statement has ended the scrapes.
+    expect(isAsked).toBe(true)
     for (const text of all) {
       expect(text).toContain('holdfast_jobs_answered 0')
       expect(text).not.toContain('holdfast_jobs{job="mail"')
     }
     proxy.normal()
-    await until('the database is heard again', async () => (await value('holdfast_jobs_answered', {})) === 1)
-    expect(await value('holdfast_jobs', { job: 'mail', state: 'ready' })).toBe(1)
+    await until('the database is heard again', isHeard)
   })
 
   test('ask a silent database one question, however many scrapes come meanwhile', async () => {
