@@ -6,12 +6,18 @@ beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
 /** The pages that a claim reads, with those of the statements in its function. The catalog is in the caches of the connection. */
-async function pagesOfClaim(scene: JobsScene, client: PoolClient): Promise<number> {
-  const claim = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{a}', 8, 100, 'w', 3600000, null, null)`
+async function pagesOfClaim(
+  scene: JobsScene,
+  client: PoolClient,
+  name = 'a',
+  before = 'select',
+): Promise<number> {
+  const claim = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_claim('{${name}}', 8, 100, 'w', 3600000, null, null)`
   await client.query(`vacuum analyze ${scene.schema}.jobs`)
   const seen: number[] = []
   for (let round = 0; round < 4; round += 1) {
     await client.query('begin')
+    await client.query(before)
     const { rows } = await client.query(claim)
     await client.query('rollback')
     const [{ Plan: plan }] = (rows[0] as { 'QUERY PLAN': [{ Plan: Record<string, number> }] })['QUERY PLAN']
@@ -59,5 +65,57 @@ test('100,000 delayed jobs that are due at once cost a claim no more pages than 
   await delayed(scene, 2000, "now() - interval '1 hour'")
   const few = await pagesOfClaim(scene, client)
   await delayed(scene, 98_000, "now() - interval '1 hour'")
+  expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * few)
+})
+
+/** Delayed jobs of 500 groups, each of which is the child of a job of its own. */
+async function delayedChildren(scene: JobsScene, jobs: number, due: string): Promise<void> {
+  await scene.sql(`
+    with child as (
+      insert into $schema.jobs (
+        id, name, state, priority, payload, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at,
+        followed
+      )
+      select nextval('$schema.job_ids'), 'a', 'delayed', 9, '1', 'g' || n % 500, 2, 10, 1000, 1000, now(),
+        ${due} + n * interval '1 ms', true
+      from generate_series(1, ${jobs}) n returning id, group_key
+    ), parent as (
+      insert into $schema.jobs (
+        id, name, state, priority, payload, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, children,
+        if_child_fails
+      )
+      select nextval('$schema.job_ids'), 'a', 'pending', 9, '1', group_key, 2, 10, 1000, 1000, now(), array[id], 'cancel'
+      from child returning id, children
+    )
+    insert into $schema.job_children (child, parent, done) select children[1], id, false from parent`)
+}
+
+test('30,000 delayed jobs of groups, and as many jobs that wait for them, cost a claim no more pages', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  await jobs.enqueueAll(
+    Array.from({ length: 1000 }, (_, n) => ({ name: 'a', group: `g${n % 500}`, groupLimit: 2 })),
+  )
+  const child = (await jobs.enqueue('child')) ?? ''
+  await jobs.enqueue('parent', null, { children: [child] })
+  const childEnds = `select ${scene.schema}.jobs_end(j, 'completed', null) from ${scene.schema}.jobs j where id = ${child}`
+  const alone = await pagesOfClaim(scene, client)
+  const telling = await pagesOfClaim(scene, client, 'parent', childEnds)
+  await delayedChildren(scene, 30_000, "now() + interval '1 hour'")
+  await client.query(`vacuum analyze ${scene.schema}.job_children`)
+  // The trees of the indexes have more levels: a page more for many of the look-ups.
+  expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * alone)
+  expect(await pagesOfClaim(scene, client, 'parent', childEnds)).toBeLessThan(1.5 * telling)
+})
+
+test('30,000 delayed jobs of groups that are due at once cost a claim no more pages than 2,000', async () => {
+  await using scene = await openScene()
+  await scene.open().migrate()
+  const client = await scene.connect()
+  await delayedChildren(scene, 2000, "now() - interval '1 hour'")
+  const few = await pagesOfClaim(scene, client)
+  await delayedChildren(scene, 28_000, "now() - interval '1 hour'")
   expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * few)
 })
