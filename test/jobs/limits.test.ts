@@ -113,6 +113,26 @@ test('a place that comes free while a claim is under way is found, without a pol
   await worker.stop({ grace: 0 })
 })
 
+test('a claim counts the places that a claim under way has taken', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.setLimit('a', { concurrency: 3 })
+  await jobs.enqueueAll(names('a', 10))
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select ${scene.schema}.jobs_claim('{a}', 2, 0, 'other', 3600000, null, null)`)
+  const claiming = jobs.claim('a', { limit: 5 })
+  await until('the claim waits for the other one', async () => {
+    const [row] = await scene.sql(
+      `select count(*) from pg_locks where not granted and locktype = 'transactionid'`,
+    )
+    return Number(row?.['count']) === 1
+  })
+  await other.query('commit')
+  expect(await claiming).toHaveLength(1)
+})
+
 test('jobs that become ready while a claim is under way keep to the limit or the pause of their name', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
