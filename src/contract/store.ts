@@ -134,12 +134,15 @@ export interface LocalQueue {
 
 /** A waiter that the store calls when it is its turn. No call of it may call the store. */
 export interface LocalWaiter {
+  /** What it waits for. */
   readonly ticket: Ticket
-  /** Set by the store: how many waited when it came, and when that was. */
+  /** Set by the store: how many waited when it came. */
   ahead: number
+  /** Set by the store: when it came, in milliseconds on the store's clock. */
   since: number
-  /** For the store alone: its neighbours in the queue. */
+  /** For the store alone: its neighbour towards the head of the queue. */
   before: LocalWaiter | undefined
+  /** For the store alone: its neighbour towards the end of the queue. */
   behind: LocalWaiter | undefined
   /** The ticket holds, for its full ttl from `atMs`. It has left the queue. */
   granted(fence: number, atMs: number): void

@@ -28,8 +28,10 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
     return {
       open: () => redisStore(newClient(server.url)),
       async tell(text) {
-        const channels = (await server.command('PUBSUB', 'CHANNELS', '*')) as string[]
-        expect(channels.length).toBeGreaterThan(0)
+        const channels = await until('a process listens', async () => {
+          const found = (await server.command('PUBSUB', 'CHANNELS', '*')) as string[]
+          return found.length > 0 && found
+        })
         for (const channel of channels) await server.command('PUBLISH', channel, text)
       },
       [Symbol.asyncDispose]: () => server.close(),
@@ -59,10 +61,10 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
     return {
       open: () => sqliteStore(join(folder, 'locks.db')),
       async tell(text) {
-        const sockets = readdirSync(folder, { recursive: true, withFileTypes: true }).filter((one) =>
-          one.isSocket(),
-        )
-        expect(sockets.length).toBeGreaterThan(0)
+        const sockets = await until('a process listens', () => {
+          const found = readdirSync(folder, { recursive: true, withFileTypes: true })
+          return found.some((one) => one.isSocket()) && found.filter((one) => one.isSocket())
+        })
         for (const { parentPath, name } of sockets) await writeTo(join(parentPath, name), text)
       },
       async [Symbol.asyncDispose]() {
