@@ -3,11 +3,11 @@
  *
  * @module
  */
+export type { PartitionDoing } from './failure-warnings.ts'
 export type {
   AnyKey,
   KeyPartitionOptions,
   NumberedPartitionOptions,
-  PartitionDoing,
   PartitionTerm,
   PartitionWork,
   StartedTerm,

@@ -1,10 +1,10 @@
 import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
-import { reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { Lease } from '../index.ts'
-import type { Doing, LockWorkerOptions, StopReason } from '../worker/index.ts'
+import type { LockWorkerOptions, StopReason } from '../worker/index.ts'
+import { type PartitionDoing, warn, warnOfError } from './failure-warnings.ts'
 import { isWeight, MOST_KEYS, MOST_WEIGHT } from './member-value.ts'
 
 /** One time of holding one key, as its work sees it. */
@@ -31,9 +31,6 @@ export interface StoppedTerm<Key extends string | number> extends PartitionTerm<
   readonly reason: StopReason
 }
 
-/** What was done as something went wrong. `membership`: the process joined the others, or told them which keys it has. */
-export type PartitionDoing = Doing | 'membership'
-
 /** How the keys of a partition are worked on. `ttl` is that of each key and of the membership. */
 export interface PartitionWork<Key extends string | number>
   extends Pick<LockWorkerOptions, 'ttl' | 'backoff' | 'maxBackoff'> {
@@ -53,7 +50,10 @@ export interface PartitionWork<Key extends string | number>
    * `stop()` has taken this long, it ends the work on all other keys at the same time. Default: 10 s.
    */
   readonly grace?: Duration | undefined
-  /** Called with each failure; the partition goes on by itself. Default: a process warning. */
+  /**
+   * Called with each failure; the partition goes on by itself. Default: a process warning, and at most one in ten seconds of
+   * failures that are alike.
+   */
   readonly onError?:
     | ((error: unknown, context: { readonly key: Key | undefined; readonly during: PartitionDoing }) => void)
     | undefined
@@ -150,29 +150,4 @@ function guarded(name: string, onError: PartitionSettings['onError']): Partition
       (ownError) => warn(`\`onError\` of the partition ${JSON.stringify(name)} itself failed.`, ownError),
     )
   }
-}
-
-function warnOfError(name: string): PartitionSettings['onError'] {
-  return (error, { key, during }) => {
-    const of = key === undefined ? '' : `, key ${JSON.stringify(key)}`
-    const what = `The partition ${JSON.stringify(name)}${of} ${FAILED[during]} It goes on by itself. See \`onError\`.`
-    warn(what, error)
-  }
-}
-
-export function warn(message: string, error: unknown): void {
-  process.emitWarning(message, {
-    type: 'HoldfastWarning',
-    code: 'HOLDFAST_PARTITION',
-    detail: reportOf(error),
-  })
-}
-
-const FAILED: Readonly<Record<PartitionDoing, string>> = {
-  membership: 'could not tell the others of this process.',
-  acquire: 'could not be asked for.',
-  hold: 'was lost.',
-  start: 'could not start its work.',
-  work: 'was told that its work failed.',
-  stop: 'could not end its work.',
 }

@@ -2,6 +2,7 @@ import { expected, parseFunction } from '../base/arguments.ts'
 import { callListener } from '../base/listener.ts'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks, Owner } from '../index.ts'
+import { warn } from './failure-warnings.ts'
 import { claimantOf } from './member-value.ts'
 import { MembershipLoop } from './membership-loop.ts'
 import { murmur3 } from './murmur3.ts'
@@ -13,7 +14,6 @@ import {
   type PartitionSettings,
   parsePartition,
   parseWeight,
-  warn,
 } from './options.ts'
 import { OwnShare, type PartitionChange } from './own-share.ts'
 

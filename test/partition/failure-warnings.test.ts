@@ -1,0 +1,30 @@
+import { expect, onTestFinished, test, vi } from 'vitest'
+import { StoreError } from '../../src/errors.ts'
+import { warnOfError } from '../../src/partition/failure-warnings.ts'
+
+test('of failures that are alike one in ten seconds is told, and the next one says how many were not', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] })
+  onTestFinished(() => void vi.useRealTimers())
+  const heard: string[] = []
+  const hear = ({ message }: Error): unknown => heard.push(message)
+  process.on('warning', hear)
+  onTestFinished(() => void process.off('warning', hear))
+  const tell = warnOfError('fleet')
+  const away = (key: number) =>
+    tell(new StoreError('store-unavailable', `No answer about ${key}.`), { key, during: 'acquire' })
+
+  for (let key = 0; key < 1000; key += 1) away(key)
+  tell(new Error('no disk'), { key: 'a', during: 'start' })
+  tell(new Error('no memory'), { key: 'b', during: 'start' })
+  tell(new Error('no disk'), { key: 'c', during: 'start' })
+  vi.advanceTimersByTime(10_000)
+  away(7)
+  // A warning is told in the next tick.
+  await new Promise((resolve) => setImmediate(resolve))
+  expect(heard).toEqual([
+    'The partition "fleet", key 0 could not be asked for. It goes on by itself. See `onError`.',
+    'The partition "fleet", key "a" could not start its work. It goes on by itself. See `onError`.',
+    'The partition "fleet", key "b" could not start its work. It goes on by itself. See `onError`.',
+    'The partition "fleet", key 7 could not be asked for. It goes on by itself. Not told: 999 more like it. See `onError`.',
+  ])
+})
