@@ -103,5 +103,5 @@ function isSameProcess(one: Owner, other: Owner): boolean {
   )
 }
 
-export const LEADER_MARK = '#leader'
+const LEADER_MARK = '#leader'
 const VACANCY = '#vacant'
