@@ -109,8 +109,9 @@ describe.concurrent('a process stays for promises that it awaits', () => {
       `${SILENT_STORE}
        const lease = await createLocks(store).acquire("k", { ttl: "3s", renew: false })
        silent = true
-       await lease.extend().catch((error) => console.log(error.code))`,
-      'store-unavailable',
+       // On a busy machine the lease ends first.
+       await lease.extend().catch(({ code }) => console.log(["store-unavailable", "lease-lost"].includes(code)))`,
+      'true',
     ],
     [
       'close() at a store that is silent',
