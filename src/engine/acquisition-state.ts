@@ -67,12 +67,16 @@ export interface WaitOutcome {
 }
 
 export function newWaitOutcome(): WaitOutcome {
-  let [resolve, reject]: [WaitOutcome['resolve'], WaitOutcome['reject']] = [() => {}, () => {}]
-  const promise = new Promise<HeldLease | null>((...functions) => {
-    ;[resolve, reject] = functions
+  let resolve: WaitOutcome['resolve'] = noop
+  let reject: WaitOutcome['reject'] = noop
+  const promise = new Promise<HeldLease | null>((...settle) => {
+    resolve = settle[0]
+    reject = settle[1]
   })
   return { promise, resolve, reject }
 }
+
+function noop(): void {}
 
 /** A wait that began in another form, and goes on as an `Acquisition`. */
 export interface BegunWait {

@@ -7,7 +7,7 @@ import type { HoldfastError } from '../errors.ts'
 import { type GivingUp, reasonOf, tellAcquired, tellGivenUp } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import { Acquisition } from './acquisition.ts'
-import { newWaiting, type Waiting } from './acquisition-state.ts'
+import { newWaiting, newWaitOutcome, type Waiting, type WaitOutcome } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
 import { HeldLease } from './held-lease.ts'
 import type { Renewable } from './renewal-loop.ts'
@@ -24,7 +24,6 @@ import { WaitLimits } from './wait-limits.ts'
  */
 export class LocalWait implements LocalWaiter, Renewable, Abortable {
   readonly ticket: Ticket
-  readonly promise: Promise<HeldLease | null>
   ahead = 0
   since = 0
   before: LocalWaiter | undefined
@@ -37,8 +36,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
   readonly context: EngineContext
   readonly #request: AcquireRequest
   readonly #startedAt: number
-  #resolve: (lease: HeldLease | null) => void = noop
-  #reject: (error: unknown) => void = noop
+  readonly #outcome: WaitOutcome = newWaitOutcome()
   /** Made for a wait with an end. */
   #limits: WaitLimits | undefined
   #isOver = false
@@ -48,10 +46,10 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     this.#request = request
     this.#startedAt = startedAt
     this.ticket = request.ticket
-    this.promise = new Promise((resolve, reject) => {
-      this.#resolve = resolve
-      this.#reject = reject
-    })
+  }
+
+  get promise(): Promise<HeldLease | null> {
+    return this.#outcome.promise
   }
 
   get kind(): 'waiter' {
@@ -97,14 +95,13 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     this.#end()
     // A listener must not run inside of the release that grants the key.
     if (context.events.acquired.isHeard) outsideOfCallers(() => void SOON.then(() => this.#tell(lease, atMs)))
-    else this.#resolve(lease)
+    else this.#outcome.resolve(lease)
   }
 
   enrolled(): void {
-    const { context, ahead, promise } = this
-    const outcome = { promise, resolve: this.#resolve, reject: this.#reject }
+    const begun = { outcome: this.#outcome, ahead: this.ahead }
     // The signal is watched by the one before the other leaves: it may be aborting at this moment.
-    new Acquisition(context, this.#request, this.#startedAt, { outcome, ahead })
+    new Acquisition(this.context, this.#request, this.#startedAt, begun)
     this.#end()
   }
 
@@ -144,7 +141,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     const { context, ahead } = this
     context.store.localQueue?.leave(this)
     this.#end()
-    this.#reject(error)
+    this.#outcome.reject(error)
     const waitedMs = context.clock.monotonicMs() - this.#startedAt
     tellGivenUp(context.events, this.#request, { error, reason, waitedMs, ahead })
   }
@@ -152,7 +149,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
   #tell(lease: HeldLease, atMs: number): void {
     const { clock, events } = this.context
     const now = clock.monotonicMs()
-    this.#resolve(lease)
+    this.#outcome.resolve(lease)
     const waited = { queued: true, wokenMs: now - atMs }
     tellAcquired(events, this.#request, lease.fence, now - this.#startedAt, waited)
   }
@@ -171,7 +168,5 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     context.localWaits.end(ticket)
   }
 }
-
-function noop(): void {}
 
 const SOON: Promise<void> = Promise.resolve()

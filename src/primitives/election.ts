@@ -1,7 +1,7 @@
-import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
+import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
-import { type Duration, HOLD_RANGE, parseDuration, WAIT_RANGE } from '../base/duration.ts'
+import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { type Owner, parseOwner } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
@@ -28,7 +28,7 @@ import {
   contendersFor,
   contendersIn,
   ownerOfCampaign,
-  type Preference,
+  parsePreference,
   sendBack,
   UNSAID,
 } from './succession.ts'
@@ -308,22 +308,6 @@ const CAMPAIGN: readonly string[] = [
   ...['ttl', 'minHold', 'lockDelay', 'signal', 'value', 'grace', 'priority', 'yieldAfter', 'onError'],
 ]
 
-/** `undefined`: the campaign names no priority, so it gives way to nobody, and needs no requests for that. */
-function parsePreference({
-  priority,
-  yieldAfter,
-}: Pick<CampaignOptions, 'priority' | 'yieldAfter'>): Preference | undefined {
-  if (priority === undefined) {
-    if (yieldAfter === undefined) return undefined
-    throw expected('yieldAfter', 'left out without `priority`', yieldAfter)
-  }
-  return {
-    priority: parseCount('priority', priority, { least: -HIGHEST_PRIORITY, most: HIGHEST_PRIORITY }),
-    yieldAfterMs: parseDuration('yieldAfter', yieldAfter ?? '5s', WAIT_RANGE),
-  }
-}
-
-const HIGHEST_PRIORITY = 1_000_000
 /** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** Together with the pauses between them, these attempts take about a second. */

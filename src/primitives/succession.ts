@@ -1,3 +1,5 @@
+import { expected, parseCount } from '../base/arguments.ts'
+import { type Duration, parseDuration, WAIT_RANGE } from '../base/duration.ts'
 import { factOf, withFacts } from '../base/owner.ts'
 import type { WaiterView } from '../contract/store.ts'
 import type { LocksContext } from './hold.ts'
@@ -8,6 +10,24 @@ export interface Preference {
   readonly priority: number
   /** How long a candidate of a higher priority has to wait before the leader gives way to it. */
   readonly yieldAfterMs: number
+}
+
+/** `undefined`: the campaign names no priority, so it gives way to nobody, and needs no requests for that. */
+export function parsePreference({
+  priority,
+  yieldAfter,
+}: {
+  readonly priority: number | undefined
+  readonly yieldAfter: Duration | undefined
+}): Preference | undefined {
+  if (priority === undefined) {
+    if (yieldAfter === undefined) return undefined
+    throw expected('yieldAfter', 'left out without `priority`', yieldAfter)
+  }
+  return {
+    priority: parseCount('priority', priority, { least: -HIGHEST_PRIORITY, most: HIGHEST_PRIORITY }),
+    yieldAfterMs: parseDuration('yieldAfter', yieldAfter ?? '5s', WAIT_RANGE),
+  }
 }
 
 /** A campaign as its tickets tell of it. */
@@ -89,3 +109,4 @@ export async function sendBack(
 export const GIVES_WAY = 'it gives way to another candidate'
 /** The priority of a campaign that names none. */
 export const UNSAID = 0
+const HIGHEST_PRIORITY = 1_000_000

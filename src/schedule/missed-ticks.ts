@@ -212,8 +212,10 @@ interface MissedRange {
 }
 
 function add(range: MissedRange, tickMs: number): void {
-  if (range.count === 0) range.firstMs = tickMs
-  if (range.count === 0) range.isAtLeast = false
+  if (range.count === 0) {
+    range.firstMs = tickMs
+    range.isAtLeast = false
+  }
   range.count += 1
   range.lastMs = tickMs
 }

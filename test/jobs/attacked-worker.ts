@@ -2,18 +2,10 @@
 // a family: jobs in groups, jobs of limited names, and jobs that wait for them.
 import { Pool, type PoolClient } from 'pg'
 import type { ClaimedJob, EnqueueOptions, RunningJob } from '../../src/jobs/index.ts'
+import { setWallClockAhead } from '../servers/wrong-clock.ts'
 
 const [url = '', schema = '', skew = '0', ttl = '30s'] = process.argv.slice(2)
-const RealDate = Date
-globalThis.Date = class extends RealDate {
-  constructor(...given: []) {
-    super(...(given.length === 0 ? ([RealDate.now() + Number(skew)] as unknown as []) : given))
-  }
-
-  static override now(): number {
-    return RealDate.now() + Number(skew)
-  }
-} as DateConstructor
+setWallClockAhead(Number(skew))
 
 const { createJobs } = await import('../../src/jobs/index.ts')
 

@@ -1,5 +1,6 @@
 import type { HolderView, InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
+import { comesAfter } from '../byte-order.ts'
 import { type KeyValue, LEASE_TIME_TO_LIVE, TXN } from './grpc/messages.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import type { RoomEntry, TicketEntry } from './rooms/room-entry.ts'
@@ -41,7 +42,7 @@ export async function inspect(
       const isCut = !isLast && index === keys.length - 1
       const all = isCut ? (await read(session, range)).pairs : (groups.get(key) ?? [])
       const view = await viewOf(session, key, all, { own, leftMs })
-      if (isAfter(range.end, from)) from = range.end
+      if (comesAfter(range.end, from)) from = range.end
       if (view !== undefined) rooms.push(view)
       if (rooms.length === count) break
     }
@@ -50,11 +51,6 @@ export async function inspect(
     if (rooms.length === count) return { rooms, next: from }
   }
   return { rooms, next: from }
-}
-
-/** In the order of etcd, which is that of the bytes. */
-function isAfter(one: string, other: string): boolean {
-  return Buffer.compare(Buffer.from(one), Buffer.from(other)) > 0
 }
 
 async function roomOf(session: Session, key: string): Promise<RoomPage> {

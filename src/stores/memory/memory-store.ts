@@ -150,11 +150,7 @@ class MemoryStore implements Store {
       this.#last = kept
     }
     kept.ticket = undefined
-    if (kept.queue !== undefined) {
-      const atMs = clock.monotonicMs()
-      const ms = Math.floor(atMs)
-      admitNext(kept, ms, fenceTime(atMs))?.granted(kept.fence, ms)
-    }
+    if (kept.queue !== undefined) this.#admitNext(kept, this.#now(clock.monotonicMs()))
     return true
   }
 

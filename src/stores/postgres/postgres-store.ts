@@ -14,6 +14,7 @@ import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
+import { comesAfter } from '../byte-order.ts'
 import { answers, readAnswer } from './answers.ts'
 import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
@@ -96,8 +97,7 @@ export class PostgresStore implements Store {
     const last = page.at(-1)?.['key']
     if (rows.length <= count || last === undefined) return { rooms, next: undefined }
     const next = String(last)
-    if (cursor !== undefined && Buffer.compare(Buffer.from(next), Buffer.from(cursor)) <= 0)
-      throw new StoreError('store-refused', OUT_OF_ORDER)
+    if (cursor !== undefined && !comesAfter(next, cursor)) throw new StoreError('store-refused', OUT_OF_ORDER)
     return { rooms, next }
   }
 

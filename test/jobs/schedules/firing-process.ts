@@ -1,17 +1,9 @@
 // One process that fires schedules, until it is killed or told to stop. Its wall clock is wrong by so many milliseconds.
 import { Pool } from 'pg'
+import { setWallClockAhead } from '../../servers/wrong-clock.ts'
 
 const [url = '', schema = '', skew = '0'] = process.argv.slice(2)
-const RealDate = Date
-globalThis.Date = class extends RealDate {
-  constructor(...given: []) {
-    super(...(given.length === 0 ? ([RealDate.now() + Number(skew)] as unknown as []) : given))
-  }
-
-  static override now(): number {
-    return RealDate.now() + Number(skew)
-  }
-} as DateConstructor
+setWallClockAhead(Number(skew))
 
 const { createJobs } = await import('../../../src/jobs/index.ts')
 const { createJobSchedules } = await import('../../../src/jobs/schedules/index.ts')

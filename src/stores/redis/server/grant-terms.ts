@@ -19,8 +19,7 @@ export class GrantTerms {
     ticket: Ticket,
     { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
   ): void {
-    addTimes(args, ticket, flow)
-    if (group !== undefined) args.push(`${args.pop()} ${group}`)
+    addTimes(args, ticket, flow, group)
     args.push(this.#facts(ticket))
   }
 
@@ -69,9 +68,15 @@ export function sameTerms(one: Ticket, other: Ticket): boolean {
 }
 
 /** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
-function addTimes(args: string[], { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket, flow: Flow): void {
+function addTimes(
+  args: string[],
+  { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket,
+  flow: Flow,
+  group?: string,
+): void {
   const keepMs = Math.max(ttlMs, minHoldMs) + lockDelayMs + AFTERLIFE_MS
-  args.push(whole(ttlMs), whole(keepMs), `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`)
+  const terms = `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`
+  args.push(whole(ttlMs), whole(keepMs), group === undefined ? terms : `${terms} ${group}`)
 }
 
 /** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */
