@@ -1,6 +1,6 @@
+import { comesAfter } from '../../base/text.ts'
 import type { HolderView, InspectRequest, RoomPage, RoomView } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
-import { comesAfter } from '../byte-order.ts'
 import { type KeyValue, LEASE_TIME_TO_LIVE, TXN } from './grpc/messages.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import type { RoomEntry, TicketEntry } from './rooms/room-entry.ts'

@@ -1,3 +1,4 @@
+import { comesAfter } from '../../base/text.ts'
 import type {
   AcquireAnswer,
   EvictRequest,
@@ -14,7 +15,6 @@ import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
-import { comesAfter } from '../byte-order.ts'
 import { answers, readAnswer } from './answers.ts'
 import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
