@@ -96,9 +96,8 @@ export class Renewals {
     // that another batch asks about.
     if (waiters.length < groups.least && !isRound && !this.#gathered.has(group))
       return this.#renewBatch(partition, waiters as Batch<Ticket>, group.name)
-    const [first] = waiters as Batch<Ticket>
     group.open += 1
-    const answer = await this.#askAbout(group, first).finally(() => {
+    const answer = await this.#askAbout(group).finally(() => {
       group.open -= 1
     })
     if (answer !== undefined) return waiters.map(() => answer)
@@ -106,12 +105,12 @@ export class Renewals {
     return []
   }
 
-  /** Asks about a group in the next request about groups. `one`: any of its waiters. Undefined: the group is over. */
-  #askAbout(group: WaitGroup, one: Ticket): Promise<RenewAnswer | undefined> {
+  /** Asks about a group in the next request about groups. Undefined: the group is over. */
+  #askAbout(group: WaitGroup): Promise<RenewAnswer | undefined> {
     const gathered = this.#gathered.get(group)
     if (gathered !== undefined) return gathered.answer
     if (this.#gathered.size === 0) setTimeout(this.#askAboutGathered, GATHER_MS).unref()
-    const question = { key: group.key, group, ticket: one } as GroupQuestion
+    const question = { key: group.key, group } as GroupQuestion
     question.answer = new Promise((resolve, reject) => {
       question.resolve = resolve
       question.reject = reject
@@ -134,7 +133,7 @@ export class Renewals {
 
   async #askInOne(partition: Partition, batch: Batch<GroupQuestion>): Promise<void> {
     try {
-      const tickets = batch.map(({ ticket }) => ticket)
+      const tickets = batch.map(({ group }) => group.one)
       const args = this.#host.argsFor(partition, tickets as unknown as Batch<Ticket>, '*')
       for (const { group } of batch) args.push(group.name)
       const lines = await this.#runRenew(partition, args, tickets)
@@ -155,7 +154,7 @@ export class Renewals {
   ): Promise<readonly RenewAnswer[]> {
     const ofGroups = batchesOf(waiters, { same: sameTerms, most: MOST_IN_GROUP })
     const answers = ofGroups.flatMap((ofGroup) => {
-      const group = groups.newGroup(ofGroup[0].key)
+      const group = groups.newGroup(ofGroup[0])
       return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch) =>
         this.#renewJoining(partition, batch, { groups, group }),
       )
@@ -230,15 +229,13 @@ interface GroupPart {
 interface GroupQuestion {
   readonly key: string
   readonly group: WaitGroup
-  /** One of the waiters: all are on the same terms. */
-  readonly ticket: Ticket
   answer: Promise<RenewAnswer | undefined>
   resolve: (answer: RenewAnswer | undefined) => void
   reject: (error: unknown) => void
 }
 
 function onSameTerms(one: GroupQuestion, other: GroupQuestion): boolean {
-  return sameTerms(one.ticket, other.ticket)
+  return sameTerms(one.group.one, other.group.one)
 }
 
 /** The line of a waiter ends with the time after which it asks again, and the server's time. */

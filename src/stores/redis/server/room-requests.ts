@@ -202,10 +202,11 @@ export class RoomRequests {
     batch: Batch<Pending<Ticket, AcquireAnswer>>,
     before: WaitGroup | undefined,
   ): WaitGroup | undefined {
-    const [{ key }] = batch
+    const [{ key, asked }] = batch
     if (batch.length < MOST_TOGETHER || batch.some((one) => one.key !== key)) return undefined
-    const hasRoom = before?.key === key && before.asked + batch.length <= MOST_IN_GROUP
-    const group = hasRoom ? before : this.#groups?.newGroup(key)
+    const isItsGroup = before?.key === key && sameTerms(before.one, asked)
+    const hasRoom = isItsGroup && before.asked + batch.length <= MOST_IN_GROUP
+    const group = hasRoom ? before : this.#groups?.newGroup(asked)
     if (group !== undefined) group.asked += batch.length
     return group
   }

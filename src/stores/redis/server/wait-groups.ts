@@ -4,6 +4,8 @@ import type { Ticket } from '../../../contract/store.ts'
 export interface WaitGroup {
   readonly name: string
   readonly key: string
+  /** One of its waiters. All are on the same terms. */
+  readonly one: Ticket
   /** How many waiters the server has said it has added. */
   size: number
   /** How many waiters the server was asked to add. */
@@ -55,11 +57,12 @@ export class WaitGroups {
     this.least = least
   }
 
-  /** A group without waiters; see {@link join}. */
-  newGroup(key: string): WaitGroup {
+  /** A group without waiters, for those on the terms of this one; see {@link join}. */
+  newGroup(one: Ticket): WaitGroup {
     this.#named += 1
     const name = `${this.#inbox}/${this.#named}`
-    return { name, key, size: 0, asked: 0, round: 0, seenInRound: 0, roundEndedAt: 0, isOver: false, open: 0 }
+    const counts = { size: 0, asked: 0, round: 0, seenInRound: 0, roundEndedAt: 0, open: 0 }
+    return { name, key: one.key, one, ...counts, isOver: false }
   }
 
   /** The server has just said that the ticket waits, in no group. */
