@@ -141,7 +141,8 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
    */
   migrate(): Promise<void>
   /**
-   * Adds a job. Resolves with its id, or with null if a job of this name and `key` waits already.
+   * Adds a job. Resolves with its id. If its `key` is taken, the job is not added: then it resolves with the id of the waiting job that
+   * `ifTaken` has changed, or with null if no job was changed.
    *
    * @throws {InvalidArgumentError} if the payload is not JSON or too large, or an option is not valid. Nothing is
    * enqueued.
