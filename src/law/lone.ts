@@ -48,7 +48,11 @@ export class LoneQueue {
 export function acquireLone(lone: Lone, ticket: Ticket, { ms, us }: StoreTime): AcquireAnswer | undefined {
   const { ticket: holder } = lone
   if (holder !== undefined && lone.expiresAt > ms) {
-    if (holder.id !== ticket.id) return undefined
+    if (holder.id !== ticket.id) {
+      // A ticket that never waits must not move those who do into a room.
+      if (ticket.patienceMs > 0 || !isExclusive(holder)) return undefined
+      return { tag: 'busy', retryMs: Math.max(1, Math.ceil(lone.expiresAt - ms)) }
+    }
     confirm(lone, ticket, ms)
   } else {
     if (lone.queue !== undefined) return undefined

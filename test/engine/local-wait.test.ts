@@ -223,6 +223,36 @@ describe('a wait in the process of the store', () => {
     await (await others).release()
   })
 
+  test('is not moved to a room by calls that do not wait', async () => {
+    const { locks, other, queue } = scene()
+    const held = await locks.acquire('k')
+    const waiting = [locks, other.locks].map((each) => each.acquire('k'))
+    expect(await other.locks.tryAcquire('k')).toBeNull()
+    expect(await locks.readWrite('k').tryAcquireRead()).toBeNull()
+    expect(await locks.tryAcquire('k', { minHold: 10, lockDelay: 10 })).toBeNull()
+    expect(await locks.tryWithLock('k', () => 'work')).toEqual({ ran: false })
+    expect(queue('k')).toBe(2)
+    await held.release()
+    for (const lease of waiting) await (await lease).release()
+  })
+
+  test('of 100,000 callers can be given up at once, and the others keep their places', async () => {
+    const { locks, queue } = scene()
+    const held = await locks.acquire('k')
+    const giveUp = new AbortController()
+    const first = locks.acquire('k')
+    const endless = { wait: Number.POSITIVE_INFINITY, signal: giveUp.signal }
+    const gone = Array.from({ length: 100_000 }, () => locks.acquire('k', endless).catch(() => 'gone'))
+    const last = locks.acquire('k')
+    expect(queue('k')).toBe(100_002)
+    giveUp.abort()
+    expect(queue('k')).toBe(2)
+    expect(new Set(await Promise.all(gone))).toEqual(new Set(['gone']))
+    await held.release()
+    await (await first).release()
+    await (await last).release()
+  })
+
   test('counts for `maxWaiting`', async () => {
     const { locks, queue } = scene()
     const held = await locks.acquire('k')

@@ -34,11 +34,7 @@ export const mutants: readonly Mutant[] = [
     in: [MEMORY, 'an acquire that is sent again is the same ticket under the same fence'],
     edits: [
       [ROOM, 'if (known !== undefined) return { answer: known, wakes }', ''],
-      [
-        LONE,
-        'return undefined\n    confirm(lone, ticket, ms)',
-        'return undefined\n    enter(lone, ticket, ms, us)',
-      ],
+      [LONE, '}\n    confirm(lone, ticket, ms)', '}\n    enter(lone, ticket, ms, us)'],
     ],
   }),
   mutant('the reply of a renewal is lost', 'a renewal without an answer is not sent again', {

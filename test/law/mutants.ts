@@ -414,9 +414,31 @@ const lone = mistakesIn('lone.ts', [
     // No case looks for the fence after a holder that came later and left first.
     [...STORE, 'conformance'],
   ],
-  // Any other ticket is asked about in a room, where the holder expires.
-  ['a lone holder holds for ever', '&& lone.expiresAt > ms) {', ') {', [...STORE, 'conformance']],
-  ['a lone holder is taken for any other', 'if (holder.id !== ticket.id) return undefined', '', STORE],
+  ['a lone holder holds for ever', '&& lone.expiresAt > ms) {', ') {', STORE],
+  [
+    'a lone holder is taken for any other',
+    'if (holder.id !== ticket.id) {',
+    'if (lone.expiresAt < 0) {',
+    STORE,
+  ],
+  [
+    'whoever does not wait is refused beside a lone reader',
+    'ticket.patienceMs > 0 || !isExclusive(holder)',
+    'ticket.patienceMs > 0',
+    STORE,
+  ],
+  [
+    'whoever would wait is refused',
+    'ticket.patienceMs > 0 || !isExclusive(holder)',
+    '!isExclusive(holder)',
+    STORE,
+  ],
+  [
+    'a lone holder has just expired for all others',
+    'Math.ceil(lone.expiresAt - ms))',
+    '0)',
+    [...STORE, 'conformance'],
+  ],
   [
     'a renewal of any ticket is that of the lone holder',
     'if (holder.id !== ticket.id) return isQueued(lone, ticket.id) ? undefined : GONE',
