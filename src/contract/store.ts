@@ -266,6 +266,10 @@ export type Wake =
  * `storeMs`, the moment seems later than it was, but the waiter never takes it for later than the arrival of the message. If it
  * was set back, the lease is shorter. If `storeMs` is below T, the message is older than the answer: it is a hint only.
  *
+ * That the message is about this wait is certain only if the ticket was asked for once. A ticket that was forgotten, and asked for
+ * anew, may have been granted the key the first time. If the store's clock was set back since, that old message seems newer than T. So
+ * for a ticket that was asked for more than once, every message is a hint.
+ *
  * A lost message costs time: the next question finds out. If the message comes twice or late, it says nothing new, and a lease of
  * which nothing is left is not used. A waiter that has given up has sent its release. After an eviction, or when the store has lost
  * its data, the first renewal tells, as it tells every holder.

@@ -33,14 +33,13 @@ import { WaitLimits } from './wait-limits.ts'
 import type { PendingAcquisition } from './wakes.ts'
 
 /**
- * The life of one attempt to hold a key that the store did not settle in the same tick. {@link AcquisitionState} has its
- * states, and the transitions between them.
+ * The life of one attempt to hold a key that the store did not settle in the same tick. Its states are {@link AcquisitionState}.
  *
  * Nothing leads out of `over`, but answers may still arrive. A late answer to an acquire request may be a grant, which is
  * released at once; a late answer to a renewal never gets here. If an attempt ends without a lease, its ticket is released
  * in the background. So a late grant is neither delivered nor left behind.
  */
-export class Acquisition implements Renewable, PendingAcquisition, Abortable {
+export class Acquisition implements PendingAcquisition, Abortable {
   readonly ticket: Ticket
   readonly promise: Promise<HeldLease | null>
   dueAt: number = Number.POSITIVE_INFINITY
@@ -63,6 +62,8 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   #wokenAt: number | undefined
   /** A wake came while a request was open, so what the store answers may be older than what the wake is about. */
   #overtaken = false
+  /** Whether the ticket was asked for once more: it may have waited twice, and a message may be about the first time. */
+  #askedAgain = false
   /** The event `queued` was told. */
   #queued: boolean
 
@@ -78,7 +79,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     this.#outcome = begun?.outcome ?? newWaitOutcome()
     this.promise = this.#outcome.promise
     if (request.signal !== undefined) context.signals.add(request.signal, this)
-    context.wakes.add(this.ticket.id, this)
+    context.wakes.add(this)
     context.renewals.schedule(this)
     // The store enrolled the ticket in a call of another. It is asked after that call, and the signal speaks for itself.
     if (begun !== undefined) {
@@ -153,7 +154,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   granted(granted: Granted): void {
-    // Before an answer has said the store's time, nobody knows when the grant was. It asks.
+    // Without a sample of the store's clock nobody knows when the grant was. It asks.
     if (this.#state.tag === 'waiting') this.#state.granted = granted
     const atOnce = this.#openRenewals === 0 && isTakenAtOnce(this.#context)
     if (!atOnce || !this.#takes(this.#context.now())) this.#askSoon()
@@ -262,6 +263,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
   }
 
   #ask(): void {
+    this.#askedAgain = true
     const askedAt = this.#context.now()
     let answer: AcquireAnswer | Promise<AcquireAnswer>
     try {
@@ -337,7 +339,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
 
   #wait(place: 'new' | 'same', ahead: number | undefined, answer: QueuedAnswer, when: Exchange): void {
     assert(this.#state.tag !== 'over', 'a wait that is over goes on')
-    const state = newWaiting(ahead, sampleOf(answer, when.askedAt))
+    const state = newWaiting(ahead, this.#askedAgain ? undefined : sampleOf(answer, when.askedAt))
     // An answer to an earlier request may come late, after the ticket was let into the queue.
     const isEntering = this.#state.tag === 'asking'
     // A message that came before this answer is looked at with what this answer tells.
@@ -349,8 +351,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
     this.#overtaken = (this.#openRenewals > 0 || state.granted !== undefined) && this.#overtaken
     if (!this.#woken) this.#wokenAt = undefined
-    // Only now, so that a lock nobody waits for needs no subscription. It asks everything again once wakes flow. And before
-    // any listener is told, because it may release the key.
+    // Only now, so that a lock nobody waits for needs no subscription. And before a listener is told: it may release the key.
     this.#context.wakes.start()
     if (!this.#queued) {
       this.#queued = true
@@ -390,7 +391,7 @@ export class Acquisition implements Renewable, PendingAcquisition, Abortable {
     assert(this.#state.tag !== 'over', 'a wait ends twice')
     this.#state = { tag: 'over', lease }
     this.#context.renewals.remove(this)
-    this.#context.wakes.remove(this.ticket.id)
+    this.#context.wakes.remove(this)
     if (this.#request.signal !== undefined) this.#context.signals.remove(this.#request.signal, this)
   }
 }

@@ -42,7 +42,7 @@ export class EngineContext {
   readonly wakes: Wakes
   readonly holders: HolderLooks
   readonly localWaits: LocalWaits
-  readonly releases: ReleaseRetry = new ReleaseRetry()
+  readonly releases: ReleaseRetry
   readonly signals: SignalWatch = new SignalWatch()
   #phase: 'open' | 'closing' | 'store closed' = 'open'
 
@@ -53,6 +53,7 @@ export class EngineContext {
     this.events = createEvents({ store: store.name, clock })
     this.renewals = new RenewalLoop(store, clock, this.events)
     this.leases = new Leases(store, this.renewals)
+    this.releases = new ReleaseRetry(this.renewals)
     this.wakes = new Wakes(this)
     this.holders = new HolderLooks(store, clock)
     this.localWaits = new LocalWaits(this.renewals)

@@ -47,16 +47,16 @@ export class Engine {
     this.signals = context.signals
   }
 
-  /** The waiting acquisitions, by ticket id. */
-  get waiting(): ReadonlyMap<string, PendingAcquisition> {
-    return this.#context.wakes.waiters
+  /** The waiting acquisitions, in no order. */
+  get waiting(): readonly PendingAcquisition[] {
+    return this.#context.wakes.listWaiters()
   }
 
   /** How much it looks after, to see that nothing is left behind. */
-  get counts(): { readonly waiting: number; readonly leases: number; readonly scheduled: number } {
-    const { leases, renewals } = this.#context
-    const waiting = this.waiting.size + this.#context.localWaits.size
-    return { waiting, leases: leases.list().length, scheduled: renewals.size }
+  get counts(): EngineCounts {
+    const { leases, renewals, wakes } = this.#context
+    const waiting = this.waiting.length + this.#context.localWaits.size
+    return { waiting, hearing: wakes.size, leases: leases.list().length, scheduled: renewals.size }
   }
 
   /**
@@ -172,8 +172,7 @@ export class Engine {
     await undefined
     const released = outsideOfCallers(() => {
       for (const end of this.onlookers) end()
-      for (const waiter of [...this.waiting.values()])
-        waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      for (const waiter of this.waiting) waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
       for (const waiter of context.localWaits.list())
         if (waiter instanceof LocalWait && waiter.context === context)
           waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
@@ -188,4 +187,13 @@ export class Engine {
     context.wakes.stop()
     await context.atMost(context.closeStore(), limitMs)
   }
+}
+
+/** See {@link Engine.counts}. */
+interface EngineCounts {
+  readonly waiting: number
+  /** Waits that messages of the store are delivered to. */
+  readonly hearing: number
+  readonly leases: number
+  readonly scheduled: number
 }

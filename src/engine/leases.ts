@@ -1,6 +1,7 @@
 import type { Store } from '../contract/store.ts'
 import type { ClosedError } from '../errors.ts'
 import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import { TicketIndex } from './ticket-index.ts'
 
 /** A lease, as the wakes and `close()` see it. */
 export interface ListedLease extends Renewable {
@@ -22,33 +23,39 @@ export class Leases {
    * With a store in this process such wakes are rare, and an entry for each lease would be felt. So there the index is made
    * when it is first asked for, and dropped with the last lease.
    */
-  #byId: Map<string, ListedLease> | undefined
+  #byId: TicketIndex<ListedLease> | undefined
   readonly #alwaysIndexed: boolean
 
   constructor(store: Store, renewals: RenewalLoop) {
     this.#renewals = renewals
     this.#alwaysIndexed = store.inProcess !== true
-    if (this.#alwaysIndexed) this.#byId = new Map()
+    if (this.#alwaysIndexed) this.#byId = new TicketIndex()
   }
 
   /** `now`: a recent look at the monotonic clock. */
   add(lease: ListedLease, now: number): void {
     this.#renewals.schedule(lease, now)
-    this.#byId?.set(lease.id, lease)
+    this.#byId?.add(lease)
   }
 
   remove(lease: ListedLease): void {
     this.#renewals.remove(lease)
     if (this.#byId === undefined) return
     // Another lease may have the id by now, if the same ticket was adopted once more.
-    if (this.#byId.get(lease.id) === lease) this.#byId.delete(lease.id)
+    this.#byId.remove(lease)
     if (this.#byId.size === 0 && !this.#alwaysIndexed) this.#byId = undefined
   }
 
   find(id: string): ListedLease | undefined {
     if (this.#renewals.size === 0) return undefined
-    this.#byId ??= new Map(this.list().map((lease) => [lease.id, lease]))
-    return this.#byId.get(id)
+    this.#byId ??= this.#indexed()
+    return this.#byId.find(id)
+  }
+
+  #indexed(): TicketIndex<ListedLease> {
+    const index = new TicketIndex<ListedLease>()
+    for (const lease of this.list()) index.add(lease)
+    return index
   }
 
   /** Whether one of them is on this key. Only for a message, so a process with very many leases does not look. */

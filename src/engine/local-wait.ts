@@ -52,8 +52,8 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     return this.#outcome.promise
   }
 
-  get kind(): 'waiter' {
-    return 'waiter'
+  get kind(): 'local wait' {
+    return 'local wait'
   }
 
   get awaited(): boolean {

@@ -54,7 +54,7 @@ export class LocalWaits {
 
 /** A key that somebody waits for. */
 class AwaitedKey implements Renewable {
-  readonly kind = 'waiter'
+  readonly kind = 'local wait'
   readonly awaited = true
   readonly slackMs = 0
   readonly queue: LocalQueue

@@ -5,7 +5,7 @@ import type { ReleaseAnswer, Store, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
-import type { ReleaseRetry } from './release-retry.ts'
+import type { ReleaseRetry, Retryable } from './release-retry.ts'
 import type { Renewable, RenewalLoop } from './renewal-loop.ts'
 import type { Bucket } from './timer-wheel.ts'
 
@@ -46,7 +46,7 @@ export function requestRelease(
  * ticket by itself. It does not depend on the caller and its signal: a caller that gives up was often aborted, and its
  * ticket must not stay behind.
  */
-export class PendingRelease implements Renewable {
+export class PendingRelease implements Retryable {
   readonly kind = 'release'
   readonly ticket: Ticket
   readonly slackMs = 0
@@ -88,7 +88,6 @@ export class PendingRelease implements Renewable {
     this.callerDone = new Promise((resolve) => {
       this.#resolveCaller = resolve
     })
-    context.releases.add(this)
     this.#expect(options.reply)
   }
 

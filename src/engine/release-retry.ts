@@ -1,7 +1,9 @@
 import type { Instant } from '../base/clock.ts'
+import type { Renewable, RenewalLoop } from './renewal-loop.ts'
 
-/** A release that the store has not answered yet. */
-export interface Retryable {
+/** A release that the store has not answered yet. It is in the renewal loop as long as the loop runs. */
+export interface Retryable extends Renewable {
+  readonly kind: 'release'
   /** Asks the store once more. */
   again(): void
   /** Resolves when the store has answered, or would have forgotten the ticket by itself. Never rejects. */
@@ -17,13 +19,13 @@ export interface Retryable {
  * would lie in the store's client for the moment when it comes back.
  */
 export class ReleaseRetry {
-  readonly #pending = new Set<Retryable>()
+  readonly #renewals: RenewalLoop
   readonly #asking = new Set<Retryable>()
   readonly #waiting = new Set<Retryable>()
   #notBefore = 0
 
-  add(release: Retryable): void {
-    this.#pending.add(release)
+  constructor(renewals: RenewalLoop) {
+    this.#renewals = renewals
   }
 
   /** Whether it may ask now. If not, it asks when others have succeeded, or when it is due again. */
@@ -51,19 +53,22 @@ export class ReleaseRetry {
   }
 
   remove(release: Retryable): void {
-    this.#pending.delete(release)
     this.#asking.delete(release)
     this.#waiting.delete(release)
   }
 
   /** For `close()`: resolves when every release of this moment is done. */
   async untilDone(): Promise<void> {
-    await Promise.all([...this.#pending].map((release) => release.untilDone()))
+    await Promise.all(this.#list().map((release) => release.untilDone()))
   }
 
   /** For `close()`: no caller waits any longer. */
   endCallersWaits(): void {
-    for (const release of this.#pending) release.endCallersWait()
+    for (const release of this.#list()) release.endCallersWait()
+  }
+
+  #list(): Retryable[] {
+    return this.#renewals.list(isRelease) as Retryable[]
   }
 
   /**
@@ -88,3 +93,7 @@ export class ReleaseRetry {
 }
 
 const MOST_AT_A_TIME = 32
+
+function isRelease(one: Renewable): one is Retryable {
+  return one.kind === 'release'
+}

@@ -7,9 +7,9 @@ import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
 import { TimerWheel, type WheelEntry } from './timer-wheel.ts'
 
-/** A member of the renewal loop: a lease, a waiter, or a release that is not answered yet. */
+/** A member of the renewal loop: a lease, a waiter, a wait in the queue of this process, or a release that is not answered yet. */
 export interface Renewable extends WheelEntry<Renewable> {
-  readonly kind: 'lease' | 'waiter' | 'release'
+  readonly kind: 'lease' | 'waiter' | 'local wait' | 'release'
   readonly ticket: Ticket
   /** The ticket to renew with, if it differs from the lease's own. */
   readonly renewRequest?: Ticket

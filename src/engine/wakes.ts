@@ -1,14 +1,16 @@
 import { outsideOfCallers } from '../base/async-context.ts'
 import type { Clock } from '../contract/clock.ts'
-import type { Granted, Store, Ticket, Wake } from '../contract/store.ts'
+import type { Granted, Store, Wake } from '../contract/store.ts'
 import type { HoldfastError } from '../errors.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
 import type { Leases } from './leases.ts'
+import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import { TicketIndex } from './ticket-index.ts'
 
 /** A member that waits for a key. */
-export interface PendingAcquisition {
-  readonly ticket: Ticket
+export interface PendingAcquisition extends Renewable {
+  readonly kind: 'waiter'
   /** Asking the store again is worth it. */
   wake(): void
   /** The store says that the ticket holds. */
@@ -22,6 +24,7 @@ export interface WakesContext {
   readonly store: Store
   readonly clock: Clock
   readonly events: Events
+  readonly renewals: RenewalLoop
   readonly leases: Leases
   /** Whether `close()` was called. */
   readonly isClosing: boolean
@@ -30,7 +33,7 @@ export interface WakesContext {
 /** The wakes of one store: one subscription, begun when something first waits, and who hears each wake. */
 export class Wakes {
   readonly #context: WakesContext
-  readonly #waiters = new Map<string, PendingAcquisition>()
+  readonly #waiters = new TicketIndex<PendingAcquisition>()
   #flowingSince = Number.POSITIVE_INFINITY
   #strangers = 0
   #state: 'none' | 'starting' | 'flowing' = 'none'
@@ -41,9 +44,14 @@ export class Wakes {
     this.#context = context
   }
 
-  /** By ticket id. */
-  get waiters(): ReadonlyMap<string, PendingAcquisition> {
-    return this.#waiters
+  /** How many waits hear messages. */
+  get size(): number {
+    return this.#waiters.size
+  }
+
+  /** All who wait. A copy, because what is done with one may end the wait of others. */
+  listWaiters(): PendingAcquisition[] {
+    return this.#context.renewals.list(isWaiter) as PendingAcquisition[]
   }
 
   /** When wakes began to flow, on the monotonic clock. `Infinity`: they do not. */
@@ -59,12 +67,12 @@ export class Wakes {
     return this.#strangers
   }
 
-  add(id: string, waiter: PendingAcquisition): void {
-    this.#waiters.set(id, waiter)
+  add(waiter: PendingAcquisition): void {
+    this.#waiters.add(waiter)
   }
 
-  remove(id: string): void {
-    this.#waiters.delete(id)
+  remove(waiter: PendingAcquisition): void {
+    this.#waiters.remove(waiter)
   }
 
   /** Subscribes, once. If the store cannot deliver wakes, waiters ask at the times that the store names. */
@@ -103,7 +111,7 @@ export class Wakes {
   #startedLate(unlisten: (() => void) | undefined): void {
     this.#started(unlisten)
     // A wake that was sent before this moment is lost: an offer, or an eviction.
-    for (const waiter of this.#waiters.values()) waiter.wake()
+    for (const waiter of this.listWaiters()) waiter.wake()
     for (const lease of this.#context.leases.list()) if (lease.isWatched) lease.check()
   }
 
@@ -118,7 +126,7 @@ export class Wakes {
     const { leases } = this.#context
     switch (wake.tag) {
       case 'ticket': {
-        const waiter = this.#waiters.get(wake.id)
+        const waiter = this.#waiters.find(wake.id)
         if (waiter !== undefined) return waiter.wake()
         // Nothing waits under this id, so it may be a lease that was evicted.
         const lease = leases.find(wake.id)
@@ -128,9 +136,9 @@ export class Wakes {
       }
       case 'granted':
         // If nothing waits under this id, it has the lease already, or its release is on its way.
-        return this.#waiters.get(wake.id)?.granted(wake)
+        return this.#waiters.find(wake.id)?.granted(wake)
       case 'all':
-        for (const waiter of this.#waiters.values()) waiter.wake()
+        for (const waiter of this.listWaiters()) waiter.wake()
         for (const lease of leases.list()) lease.check()
         return
       default:
@@ -140,3 +148,7 @@ export class Wakes {
 }
 
 const START_AGAIN_MS = 5000
+
+function isWaiter(one: Renewable): one is PendingAcquisition {
+  return one.kind === 'waiter'
+}

@@ -282,8 +282,16 @@ export const queueCases: readonly ConformanceScript[] = [
         scene.ticket({ key: `${scene.key}:${index}` }),
       )
       const fences = (await Promise.all(tickets.map((ticket) => store.acquire(ticket)))).map(heldFence)
-      const answers = await store.renew(tickets)
-      assert.deepEqual(answers.map(heldFence), fences)
+      const renewed = new Map<string, bigint>()
+      // If one of several servers is late, it leaves its places empty, and the engine asks about these tickets again.
+      for (let round = 1; round <= 10 && renewed.size < tickets.length; round += 1) {
+        const open = tickets.filter(({ id }) => !renewed.has(id))
+        const answers = await store.renew(open)
+        for (const [index, { id }] of open.entries())
+          if (answers[index] !== undefined) renewed.set(id, heldFence(answers[index]))
+      }
+      const found = tickets.map(({ id }) => renewed.get(id))
+      assert.deepEqual(found, fences)
     },
   },
 ]

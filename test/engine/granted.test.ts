@@ -155,6 +155,25 @@ describe('a message that is a lease', () => {
     await lease.release()
   })
 
+  test('of an earlier wait of the same ticket is a hint, also if the store’s clock was set back since', async () => {
+    const { clock, store, held, waiting, late, other } = await lateScene()
+    await held.release()
+    store.always('lose request')
+    await clock.advance(TTL + 1000)
+    const next = await clock.until(other.locks.acquire('k', { ttl: '10m' }))
+    store.always('answer')
+    const acquires = store.count('acquire')
+    await clock.advance(20_000)
+    // The store has forgotten the ticket, which was asked for anew.
+    expect(store.count('acquire')).toBeGreaterThan(acquires)
+    // A store's clock that was set back makes the message seem newer than the last answer.
+    store.wake({ ...late(), storeMs: clock.storeTime().ms + 1 })
+    expect(await outcomeOf(waiting)).toBe('pending')
+    store.wakes = true
+    await next.release()
+    await (await clock.until(waiting)).release()
+  })
+
   test('counts the time that this machine slept since', async () => {
     const { clock, store, held, waiting, late } = await lateScene()
     await held.release()

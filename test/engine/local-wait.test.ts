@@ -19,7 +19,7 @@ function scene() {
     await settled()
     expect(inspect()).toEqual([])
     for (const { engine } of [here, other])
-      expect(engine.counts).toEqual({ waiting: 0, leases: 0, scheduled: 0 })
+      expect(engine.counts).toEqual({ waiting: 0, hearing: 0, leases: 0, scheduled: 0 })
     expect(clock.timers.keepingAlive).toBe(0)
     mocked.mockRestore()
   })

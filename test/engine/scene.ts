@@ -48,7 +48,7 @@ export function scene({ takesAll = false, grants = true }: SceneOptions = {}): S
   onTestFinished(async () => {
     await settled()
     expect(await roomsOf(real)).toEqual([])
-    for (const { engine } of [here, other]) expect([...engine.waiting.keys()]).toEqual([])
+    for (const { engine } of [here, other]) expect(engine.waiting).toEqual([])
     expect(clock.timers.keepingAlive).toBe(0)
   })
   return { ...here, clock, store, other, rooms: () => roomsOf(real) }
@@ -61,7 +61,7 @@ export function realScene(): Process & { readonly store: Store } {
   onTestFinished(async () => {
     await settled()
     expect(await roomsOf(store)).toEqual([])
-    expect([...here.engine.waiting.keys()]).toEqual([])
+    expect(here.engine.waiting).toEqual([])
   })
   return { ...here, store }
 }

@@ -227,7 +227,7 @@ export const mutants: readonly Mutant[] = [
     edits: [
       [
         'src/engine/wakes.ts',
-        "case 'all':\n        for (const waiter of this.#waiters.values()) waiter.wake()",
+        "case 'all':\n        for (const waiter of this.listWaiters()) waiter.wake()",
         "case 'all':",
       ],
     ],
@@ -251,6 +251,10 @@ export const mutants: readonly Mutant[] = [
         'if (message === prefix) {',
       ],
     ],
+  }),
+  mutant('wakes come twice, late, or are forged', 'a message of an earlier wait is taken for a lease', {
+    in: ['test/engine/granted.test.ts', 'of an earlier wait of the same ticket is a hint'],
+    edits: [[ACQUISITION, 'this.#askedAgain ? undefined : sampleOf(answer', 'sampleOf(answer']],
   }),
   mutant('the answers are nonsense', 'any text is taken for a fence', {
     in: ['test/stores/redis/hostile.test.ts', 'a server that answers a fence of 2 MB fails every request'],

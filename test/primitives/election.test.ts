@@ -223,7 +223,7 @@ describe('an election', () => {
     await clock.until(locks.close())
     expect(await errorOf(clock.until(running.over))).toMatchObject({ code: 'closed' })
     expect(office.inside).toBe(0)
-    expect(engine.waiting.size).toBe(0)
+    expect(engine.waiting.length).toBe(0)
     await clock.advance(60_000)
   })
 

@@ -43,7 +43,7 @@ export class CalmWitness {
   }
 
   #waits(id: string): boolean {
-    return this.#options.members.some(({ engine }) => engine.waiting.has(id))
+    return this.#options.members.some(({ engine }) => engine.waiting.some(({ ticket }) => ticket.id === id))
   }
 }
 

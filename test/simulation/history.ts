@@ -113,8 +113,9 @@ async function leaveNothing(world: World): Promise<void> {
     if (pending.size > 0) world.report('liveness', `${name} still waits for ${[...pending].join(', ')}`)
     if (process.clock.timers > 0)
       world.report('left behind', `${name} is closed and has ${process.clock.timers} timers`)
-    if (engine.waiting.size > 0)
-      world.report('left behind', `${name} is closed and ${engine.waiting.size} wait in it`)
+    const { waiting, hearing } = engine.counts
+    if (waiting + hearing > 0)
+      world.report('left behind', `${name} is closed, ${waiting} wait in it and ${hearing} hear messages`)
   }
   await world.advance(longest(world))
   const rooms = world.rooms()

@@ -200,8 +200,8 @@ export const mutants: readonly Mutant[] = [
     ['left behind', 'liveness'],
     {
       file: 'engine/acquisition.ts',
-      find: '    this.#context.wakes.remove(this.ticket.id)\n',
-      replace: '    if (lease !== undefined) this.#context.wakes.remove(this.ticket.id)\n',
+      find: '    this.#context.wakes.remove(this)\n',
+      replace: '    if (lease !== undefined) this.#context.wakes.remove(this)\n',
     },
     {
       file: 'engine/acquisition.ts',
@@ -217,7 +217,7 @@ export const mutants: readonly Mutant[] = [
   ),
   mutant('messages that are leases are not heard', CONTENTION, ['liveness'], {
     file: 'engine/wakes.ts',
-    find: 'return this.#waiters.get(wake.id)?.granted(wake)',
+    find: 'return this.#waiters.find(wake.id)?.granted(wake)',
     replace: 'return',
   }),
   mutant('wakes are not heard', CONTENTION, ['liveness'], {

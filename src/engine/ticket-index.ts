@@ -1,0 +1,89 @@
+import type { Ticket } from '../contract/store.ts'
+
+/** What a {@link TicketIndex} finds. */
+export interface Indexed {
+  readonly ticket: Pick<Ticket, 'id'>
+}
+
+/**
+ * Finds waiters or leases by the id of their ticket: a hash table with open addressing (linear probing, Knuth 1973, 6.4).
+ *
+ * It is no `Map`, because of V8's garbage collector. A Map in which entries come and go moves to a new table again and again, and each old
+ * table refers to its successor. Once one of them has lived long enough to be moved to the old generation, all that follow are taken
+ * for living, with the leases that they hold, until the next full collection. That made half of the time of a lock's garbage collection.
+ */
+export class TicketIndex<E extends Indexed> {
+  #slots: (E | undefined)[] = emptySlots(LEAST_SLOTS)
+  #size = 0
+
+  get size(): number {
+    return this.#size
+  }
+
+  find(id: string): E | undefined {
+    return this.#slots[this.#slotOf(id)]
+  }
+
+  /** Adds an entry. It takes the place of an entry with the same id. */
+  add(entry: E): void {
+    const slot = this.#slotOf(entry.ticket.id)
+    if (this.#slots[slot] === undefined) this.#size += 1
+    this.#slots[slot] = entry
+    if (this.#size * 2 > this.#slots.length) this.#resize(this.#slots.length * 2)
+  }
+
+  /** Removes an entry, if it is there: another one may have its id by now. */
+  remove(entry: E): void {
+    const slot = this.#slotOf(entry.ticket.id)
+    if (this.#slots[slot] !== entry) return
+    this.#size -= 1
+    this.#empty(slot)
+    if (this.#slots.length > LEAST_SLOTS && this.#size * 8 < this.#slots.length)
+      this.#resize(this.#slots.length / 2)
+  }
+
+  /** The slot of the entry with this id, or the slot that it would get. There is always an empty one. */
+  #slotOf(id: string): number {
+    const last = this.#slots.length - 1
+    let slot = hashOf(id) & last
+    for (let found = this.#slots[slot]; found !== undefined; found = this.#slots[slot]) {
+      if (found.ticket.id === id) return slot
+      slot = (slot + 1) & last
+    }
+    return slot
+  }
+
+  /** Empties a slot, and moves entries behind it that could not be found any more. */
+  #empty(slot: number): void {
+    const last = this.#slots.length - 1
+    this.#slots[slot] = undefined
+    for (let at = (slot + 1) & last; this.#slots[at] !== undefined; at = (at + 1) & last) {
+      const entry = this.#slots[at] as E
+      this.#slots[at] = undefined
+      this.#slots[this.#slotOf(entry.ticket.id)] = entry
+    }
+  }
+
+  #resize(length: number): void {
+    const before = this.#slots
+    this.#slots = emptySlots(length)
+    for (const entry of before) if (entry !== undefined) this.#slots[this.#slotOf(entry.ticket.id)] = entry
+  }
+}
+
+/** A power of two. */
+const LEAST_SLOTS = 64
+
+function emptySlots<E>(length: number): (E | undefined)[] {
+  return new Array<E | undefined>(length).fill(undefined)
+}
+
+/** Of the end of the id: ids of one process begin alike. */
+function hashOf(id: string): number {
+  let hash = 0
+  for (let at = Math.max(0, id.length - HASHED); at < id.length; at += 1)
+    hash = Math.imul(hash, 31) + id.charCodeAt(at)
+  return Math.imul(hash, 0x9e_37_79_b1) >>> 8
+}
+
+const HASHED = 8
