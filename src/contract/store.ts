@@ -365,4 +365,6 @@ export interface EvictRequest {
   readonly id: string | undefined
   /** What the removed tickets are told. */
   readonly reason: string
+  /** Leaves tickets that hold or were offered the key. So a request that arrives late takes the key from nobody. */
+  readonly onlyIfWaiting?: boolean
 }

@@ -146,11 +146,12 @@ export function withdrawOffer(room: Room, id: string, time: StoreTime): VerbResu
 /** `wakes` has one for each evicted ticket. If the same call has granted it the key, that message comes first. */
 export function evict(
   room: Room,
-  request: { readonly id: string | undefined; readonly reason: string },
+  request: { readonly id: string | undefined; readonly reason: string; readonly onlyIfWaiting?: boolean },
   time: StoreTime,
 ): VerbResult<readonly string[]> {
   const before = settle(room, time)
-  const present = [...room.holders.keys(), ...room.queue.keys()]
+  const waiting = [...room.queue.keys()]
+  const present = request.onlyIfWaiting === true ? waiting : [...room.holders.keys(), ...waiting]
   const evicted = request.id === undefined ? present : present.filter((id) => id === request.id)
   for (const id of evicted) {
     const holder = room.holders.get(id)

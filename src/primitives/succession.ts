@@ -89,8 +89,8 @@ export async function contendersFor(
 
 /**
  * Has the campaigns join the queue again, one after the other, so they keep their order behind those that stay. Only the leader may
- * call it. Without the key, an eviction could meet a campaign that leads by now: `limitMs` throws when the key is not held any more. It
- * returns how long a request may take. 0: it is too late to go on.
+ * call it: `limitMs` throws when the key is not held any more, and returns how long a request may take. 0: it is too late to go on.
+ * If a request arrives later than that, the campaign may lead by then, and is left alone.
  */
 export async function sendBack(
   { engine }: LocksContext,
@@ -100,7 +100,7 @@ export async function sendBack(
   for (const { ticket } of contenders) {
     const leftMs = limitMs()
     if (leftMs <= 0) return
-    const request = { key, id: ticket, reason: GIVES_WAY }
+    const request = { key, id: ticket, reason: GIVES_WAY, onlyIfWaiting: true }
     await engine.ask('evict', () => engine.store.evict(request), { limitMs: leftMs, key })
   }
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { UNLIMITED } from '../contract/store.ts'
+import { type Ticket, UNLIMITED } from '../contract/store.ts'
 import {
   allRooms,
   assertGone,
@@ -143,6 +143,26 @@ export const roomCases: readonly ConformanceScript[] = [
       assert.deepEqual(await one.acquire(holder), { tag: 'gone', evicted: true, reason })
       assert.deepEqual(await one.release(releaseOf(holder)), { was: 'unknown' })
       assert.ok(heldFence(await one.acquire(next)) > fence)
+    },
+  },
+  {
+    name: 'evict of those that wait leaves a holder and an offer alone, also when they waited until just now',
+    async play(scene) {
+      const store = await scene.view()
+      const [holder, gone, next] = [scene.ticket(), scene.ticket(), scene.ticket({ minHoldMs: 1 })]
+      heldFence(await store.acquire(holder))
+      for (const ticket of [gone, next]) queuedAnswer(await store.acquire(ticket))
+      const evict = async ({ key, id }: Ticket) =>
+        store.evict({ key, id, reason: 'too late', onlyIfWaiting: true })
+      assert.deepEqual(await evict(holder), [])
+      assert.deepEqual(await evict(gone), [gone.id])
+      assert.deepEqual(await store.acquire(gone), { tag: 'gone', evicted: true, reason: 'too late' })
+      heldFence(await store.acquire(holder))
+      await store.release(releaseOf(holder))
+      for (let again = 0; again < 2; again += 1) {
+        assert.deepEqual(await evict(next), [])
+        heldFence(await store.acquire(next))
+      }
     },
   },
   {

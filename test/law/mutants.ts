@@ -161,8 +161,8 @@ const expiry = mistakesIn('room.ts', [
   ],
   [
     'an eviction does not settle first',
-    'const before = settle(room, time)\n  const present',
-    'const before = NOBODY\n  const present',
+    'const before = settle(room, time)\n  const waiting',
+    'const before = NOBODY\n  const waiting',
   ],
   [
     'a renewal does not settle first',
@@ -221,6 +221,13 @@ const releases = [
       'an eviction looks like a cancel',
       'evicted: true, reason: request.reason',
       "evicted: false, reason: ''",
+    ],
+    [
+      'an eviction of those that wait takes a holder, too',
+      'request.onlyIfWaiting === true ? waiting : ',
+      '',
+      // No history asks for it.
+      [...STORE, 'comparison'],
     ],
     ['the reason of an eviction is lost', 'reason: request.reason', "reason: ''"],
   ]),

@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest'
 import { type CampaignOptions, InvalidArgumentError } from '../../src/index.ts'
 import { scene } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
 import { Fleet } from './office.ts'
 
 describe('the candidate of the highest priority', () => {
@@ -180,6 +181,25 @@ describe('a leader that gives way', () => {
     await clock.untilTrue(() => leader() === 'b', { withinMs: 3000 })
     // And b hands over to c.
     await clock.untilTrue(() => leader() === 'c', { withinMs: 8000 })
+    await fleet.end()
+  })
+
+  test('takes the key from nobody if what it has sent arrives when another one leads', async () => {
+    const { fleet, clock, leader, store } = staff()
+    fleet.join('a', { priority: 9 })
+    await clock.advance(100)
+    fleet.join('b', { priority: 1, yieldAfter: '1h' }, 'other')
+    await clock.advance(100)
+    fleet.join('c', { priority: 2 }, 'other')
+    await clock.advance(100)
+    const late = new Letter()
+    store.next('evict', late)
+    fleet.leave('a')
+    await clock.untilTrue(() => leader() === 'b', { withinMs: 5000 })
+    late.arrive()
+    await clock.advance(60_000)
+    expect(fleet.terms()).toEqual(['a', 'b'])
+    expect(leader()).toBe('b')
     await fleet.end()
   })
 

@@ -16,7 +16,7 @@ export async function evict(session: Session, request: EvictRequest): Promise<re
 /** False when the room changed meanwhile. */
 async function tryToEvict(
   session: Session,
-  { key, id, reason }: EvictRequest,
+  { key, id, reason, onlyIfWaiting = false }: EvictRequest,
   evicted: Set<string>,
 ): Promise<boolean> {
   const { pairs, revision } = await session.read(session.names.room(key))
@@ -28,11 +28,16 @@ async function tryToEvict(
     return false
   }
   const { holders } = room.divide()
-  const targets = [...room.tickets.values()].filter((entry) => id === undefined || entry.id === id)
+  // A waiter begins to hold when a holder goes, which changes nothing of the waiter's own entry.
+  const stay = onlyIfWaiting ? holders : []
+  if (onlyIfWaiting && holders.length === 0) return true
+  const targets = [...room.tickets.values()].filter(
+    (entry) => (id === undefined || entry.id === id) && !stay.includes(entry),
+  )
   // From the end of the queue, so that no ticket is let in that is evicted a moment later.
   for (let end = targets.length; end > 0; end -= TOGETHER) {
     const some = targets.slice(Math.max(0, end - TOGETHER), end)
-    const isDone = await evictSome(session, some, { holders, reason }).catch((error: unknown) =>
+    const isDone = await evictSome(session, some, { holders, stay, reason }).catch((error: unknown) =>
       session.tombstonesGone(error),
     )
     if (isDone !== true) return false
@@ -47,7 +52,7 @@ async function tryToEvict(
 async function evictSome(
   session: Session,
   targets: readonly TicketEntry[],
-  { holders, reason }: { readonly holders: readonly RoomEntry[]; readonly reason: string },
+  { holders, stay, reason }: EvictionParts,
 ): Promise<boolean> {
   const { names, tickets, leases, delays } = session
   const lease = await leases.tombstones(TOMBSTONE_MS)
@@ -64,12 +69,19 @@ async function evictSome(
     lockDelays.push([names.lockDelay(entry.key, entry.id), lockDelayMs])
   }
   const { reply } = await session.transact({
-    when: targets.map(({ name, modRevision }) => isAt(name, modRevision)),
+    when: [...targets, ...stay].map(({ name, modRevision }) => isAt(name, modRevision)),
     apply: operations,
     otherwise: [],
   })
   if (reply.succeeded) for (const [name, ms] of lockDelays) delays.begin(name, ms)
   return reply.succeeded
+}
+
+interface EvictionParts {
+  readonly holders: readonly RoomEntry[]
+  /** These must still be there. */
+  readonly stay: readonly RoomEntry[]
+  readonly reason: string
 }
 
 /** Each ticket needs two operations at most. etcd takes 128 in a transaction by default. */

@@ -106,8 +106,15 @@ export class PostgresStore implements Store {
     return facts?.['standby'] === 'true' ? [STANDBY] : []
   }
 
-  async evict({ key, id, reason }: EvictRequest): Promise<readonly string[]> {
-    const parameters = [key, id ?? null, JSON.stringify(reason), this.#inbox.name, this.#isLogged]
+  async evict({ key, id, reason, onlyIfWaiting = false }: EvictRequest): Promise<readonly string[]> {
+    const parameters = [
+      key,
+      id ?? null,
+      JSON.stringify(reason),
+      String(onlyIfWaiting),
+      this.#inbox.name,
+      this.#isLogged,
+    ]
     const lines = await this.#ask(this.#statements.evict, parameters, { doing: 'evicting', key })
     const count = Number(lines[0])
     this.#follow(lines.slice(count + 1))

@@ -34,7 +34,7 @@ export function statementsFor(schema: string): PostgresStatements {
     ]),
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text', 'boolean']),
-    evict: call('lock_evict', ['text', 'text', 'text', 'text', 'boolean']),
+    evict: call('lock_evict', ['text', 'text', 'text', 'boolean', 'text', 'boolean']),
     inspect: inspectOf(scripts.page),
     peek: inspectOf('select ($1::text) collate "C" as key'),
     sweep: call('lock_sweep', ['integer']),

@@ -122,11 +122,13 @@ begin
 end $body$;
 `,
   evict: `-- Removes one ticket of a room by force, or all of them (p_id is null), wakes them, and admits the next waiters. The reason is JSON.
+-- With p_waiting, tickets that hold or were offered the key stay.
 --
 -- Result  the number of ids removed, a line for each of them,
 --         then the lines of lock_settle (room.sql)
-create function "{schema}".lock_evict(p_key text, p_id text, p_reason text, p_inbox text, p_logged boolean)
-returns text language plpgsql set search_path = pg_catalog as $body$
+create function "{schema}".lock_evict(
+  p_key text, p_id text, p_reason text, p_waiting boolean, p_inbox text, p_logged boolean
+) returns text language plpgsql set search_path = pg_catalog as $body$
 declare
   v_us bigint;
   v_now double precision;
@@ -140,7 +142,7 @@ begin
   v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
   for v_ticket in
     with holder as (
-      delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id)
+      delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id) and not p_waiting
       returning id, inbox, state, lock_delay_ms, fence as place
     ), waiter as (
       delete from "{schema}".lock_waiters where key = p_key and (p_id is null or id = p_id)

@@ -802,6 +802,7 @@ return table.concat(answers, '\\n')
 --
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
+--         3 \`w\` to leave tickets that hold or were offered the key, or nothing
 -- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
 --         or ?<layout> alone if the key holds a room of another layout, or something else
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
@@ -1379,7 +1380,7 @@ local function remove()
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(r')) do
     local ticket = ticketOf(entry)
     local id = ticket.id
-    if ARGV[1] == '' or ARGV[1] == id then
+    if (ARGV[1] == '' or ARGV[1] == id) and (ARGV[3] == '' or ticket.state == 'w') then
       if ticket.state == 'w' then
         erase(ticket)
       else

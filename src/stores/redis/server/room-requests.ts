@@ -137,11 +137,11 @@ export class RoomRequests {
     }
   }
 
-  async evict({ key, id = '', reason }: EvictRequest): Promise<readonly string[]> {
+  async evict({ key, id = '', reason, onlyIfWaiting = false }: EvictRequest): Promise<readonly string[]> {
     const room = this.#names.room(key)
     const [[partition]] = this.#topology.divide([{ key }]) as [[Partition, unknown]]
     try {
-      const args = ['', '2', partition.fence, room, id, JSON.stringify(reason)]
+      const args = ['', '2', partition.fence, room, id, JSON.stringify(reason), onlyIfWaiting ? 'w' : '']
       const removed = await partition.run(this.#topology.scripts.evict, args)
       if (typeof removed === 'string' && removed[0] === '?') throw layoutErrorOf(key, room, removed.slice(1))
       const answer = evictAnswer(removed)
