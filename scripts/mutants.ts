@@ -1,4 +1,4 @@
-// Plants one error for each row of the fault table in docs/promises.md, and looks whether the test of the row notices it:
+// Plants an error or two for each row of the fault table in docs/promises.md, and looks whether the test of the row notices it:
 //
 //   npm run mutants [-- --only TEXT] [--jobs 2] [--json]
 //
@@ -23,7 +23,7 @@ interface Trial {
 const root = fileURLToPath(new URL('../', import.meta.url))
 const PAGE = `${root}docs/promises.md`
 const [BEGIN, END] = ['<!-- written by npm run mutants -->', '<!-- end -->']
-const ROW = /^\| (.+?) \| .+ \|.*\|$/gm
+const ROW = /^\| (.+? \| .+?) \|.*\|$/gm
 /** Most tests take seconds. A planted error may let one wait until its own limit. */
 const TEST_LIMIT_MS = 300_000
 
@@ -145,10 +145,10 @@ function writePage(trials: readonly Trial[]): void {
   const [before = '', rest = ''] = page.split(BEGIN)
   const after = rest.split(END)[1] ?? ''
   const known = new Map(
-    Array.from(rest.split(END)[0]?.matchAll(ROW) ?? [], ([row, fault = '']) => [fault, row] as const),
+    Array.from(rest.split(END)[0]?.matchAll(ROW) ?? [], ([row, name = '']) => [name, row] as const),
   )
-  for (const { mutant, verdict } of trials) known.set(mutant.fault, rowOf(mutant, verdict))
-  const rows = mutants.flatMap(({ fault }) => known.get(fault) ?? [])
+  for (const { mutant, verdict } of trials) known.set(nameOf(mutant), rowOf(mutant, verdict))
+  const rows = mutants.flatMap((mutant) => known.get(nameOf(mutant)) ?? [])
   const noticed = rows.filter((row) => row.includes('[noticed]')).length
   const lines = [
     BEGIN,
@@ -160,6 +160,10 @@ function writePage(trials: readonly Trial[]): void {
     END,
   ]
   writeFileSync(PAGE, `${before}${lines.join('\n')}${after}`)
+}
+
+function nameOf({ fault, error }: Mutant): string {
+  return `${fault} | ${error}`
 }
 
 function rowOf({ fault, error, test }: Mutant, verdict: Verdict): string {

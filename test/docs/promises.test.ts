@@ -46,9 +46,9 @@ test('each store has a column in both tables, and in each row a test or the reas
   }
 })
 
-test('each fault of the table has one planted error, which can be planted, and the file and title of a test', () => {
+test('each fault of the table has a planted error, which can be planted, and the file and title of a test', () => {
   const faults = tables.filter(({ header }) => header.includes('memory'))[1]?.rows.map(([name]) => name)
-  expect(mutants.map(({ fault }) => fault).toSorted()).toEqual(faults?.toSorted())
+  expect([...new Set(mutants.map(({ fault }) => fault))].sort()).toEqual(faults?.toSorted())
   for (const { edits, test: file, fault } of mutants) {
     expect(existsSync(root + file), fault).toBe(true)
     for (const edit of edits) expect(readProjectFile(edit.file).split(edit.find), fault).toHaveLength(2)

@@ -28,7 +28,7 @@ const REDIS = 'src/stores/redis/server/connection.ts'
 const GIVES_BACK =
   'void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })\n    const waitedMs'
 
-/** One for each row of the fault table, in the order of the rows. */
+/** At least one for each row of the fault table, in the order of the rows. */
 export const mutants: readonly Mutant[] = [
   mutant('a reply is lost after the effect', 'an acquire that is sent again is another ticket', {
     in: [MEMORY, 'an acquire that is sent again is the same ticket under the same fence'],
@@ -278,6 +278,65 @@ export const mutants: readonly Mutant[] = [
     in: ['test/stores/redis/faults.test.ts', 'through ioredis 5 scripts that are flushed'],
     edits: [[REDIS, "if (replyCode(error) !== 'NOSCRIPT') throw error", 'throw error']],
   }),
+  mutant('a waiter leaves those that are remembered together', 'the group counts as it was', {
+    in: ['test/stores/redis/groups.test.ts', 'a waiter that gives up leaves alone'],
+    edits: [
+      [
+        'src/stores/redis/lua/parts/group.lua',
+        "known.count, known.changed, known.stale = known.count - 1, '1', true",
+        'known.count, known.stale = known.count - 1, true',
+      ],
+    ],
+  }),
+  mutant('a waiter leaves those that are remembered together', 'a hand-over leaves the group as it was', {
+    in: ['test/stores/redis/groups.test.ts', 'the head of a group gets the key by one release'],
+    edits: [['src/stores/redis/lua/release.lua', "%.0f %.0f%s %.0f 1'", "%.0f %.0f%s %.0f 0'"]],
+  }),
+  mutant('a waiter leaves those that are remembered together', 'a question finds a group that has changed', {
+    in: ['test/stores/redis/groups.test.ts', 'each waiter of a group hears of its eviction'],
+    edits: [
+      ['src/stores/redis/lua/renew.lua', "if not known or known.changed ~= '0' then", 'if not known then'],
+      ['src/stores/redis/lua/renew.lua', "if known.changed ~= '0' or room.stuck then", 'if room.stuck then'],
+    ],
+  }),
+  mutant('waiters are remembered together, and some replies are lost', 'the group counts as whole', {
+    in: ['test/stores/redis/wait-groups.test.ts', 'a group that was made in part only is made anew'],
+    edits: [['src/stores/redis/server/renewals.ts', 'group.isOver = true\n      throw error', 'throw error']],
+  }),
+  mutant('waiters are remembered together, and some replies are lost', 'waiters on any terms are one group', {
+    in: ['test/stores/redis/group-attacks.test.ts', 'waiters that come together on other terms'],
+    edits: [['src/stores/redis/server/room-requests.ts', ' && sameTerms(before.one, asked)', '']],
+  }),
+  mutant(
+    'a leader gives way, and what it has sent arrives when another one leads',
+    'a leader sends back whoever has the ticket',
+    {
+      in: ['test/primitives/priority.test.ts', 'takes the key from nobody if what it has sent arrives'],
+      edits: [['src/primitives/succession.ts', ', onlyIfWaiting: true }', ' }']],
+    },
+  ),
+  mutant(
+    'a leader gives way, and what it has sent arrives when another one leads',
+    'a leader gives way to its equals',
+    {
+      in: ['test/primitives/priority.test.ts', 'does not lead instead of one of the same priority'],
+      edits: [['src/primitives/succession.ts', 'rank > priority)', 'rank >= priority)']],
+    },
+  ),
+  mutant(
+    'no process is there for hours, and ticks of a schedule are missed',
+    'every process that comes back tells of all of them',
+    {
+      in: ['test/schedule/missed-events.test.ts', 'is told once when several processes come back together'],
+      edits: [
+        [
+          'src/schedule/missed-ticks.ts',
+          'firstMs >= beforeMs || !(await marks.claimMissed(firstMs, settlement.rememberMs(firstMs)))',
+          'firstMs >= beforeMs',
+        ],
+      ],
+    },
+  ),
   mutant('many ask for fences at once', 'a fence is used twice', {
     in: [MEMORY, 'each of several holders has a fence of its own'],
     edits: [

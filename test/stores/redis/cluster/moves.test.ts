@@ -72,6 +72,31 @@ test('the store waits for a room on one server and its last fence on another unt
   await store.close()
 })
 
+test('waiters that are remembered together wait on while their slot moves', async () => {
+  const key = 'with a group'
+  const store = redisStore(newClusterClient(cluster))
+  const holder = ticket({ key })
+  const waiters = Array.from({ length: 20 }, () => ticket({ key }))
+  fenceOf(await store.acquire(holder))
+  await Promise.all(waiters.map((waiter) => store.acquire(waiter)))
+  for (let round = 0; round < 2; round += 1) await store.renew(waiters)
+  for (let moves = 0; moves < 2; moves += 1) {
+    const source = await cluster.masterOf(roomOf(key))
+    const move = await cluster.beginMove(roomOf(key), await anotherMaster(roomOf(key)))
+    // The question is gathered where the slot is, and asked while it moves.
+    const asked = store.renew(waiters)
+    await move.finish()
+    expect(new Set((await asked).map(({ tag }) => tag))).toEqual(new Set(['queued']))
+    expect((await cluster.masterOf(roomOf(key))).port).not.toBe(source.port)
+    expect(new Set((await store.renew(waiters)).map(({ tag }) => tag))).toEqual(new Set(['queued']))
+  }
+  const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count: 1 })
+  expect(rooms[0]?.queue.map(({ id }) => id)).toEqual(waiters.map(({ id }) => id))
+  await store.release(releaseOf(holder))
+  fenceOf((await store.renew(waiters.slice(0, 1)))[0])
+  await store.close()
+})
+
 test('a ticket that is acquired, cancelled and asked for late while the slot moves has no effect', async () => {
   const key = 'given up'
   const store = redisStore(newClusterClient(cluster))
