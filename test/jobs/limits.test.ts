@@ -133,6 +133,22 @@ test('a claim counts the places that a claim under way has taken', async () => {
   expect(await claiming).toHaveLength(1)
 })
 
+test('the jobs of a claim that was under way when a name got its limit count, too', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(names('a', 10))
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select ${scene.schema}.jobs_claim('{a}', 2, 0, 'other', 3600000, null, null)`)
+  await jobs.setLimit('a', { concurrency: 3 })
+  expect(await jobs.claim('a', { limit: 1 })).toHaveLength(1)
+  await other.query('commit')
+  expect(await jobs.claim('a', { limit: 5 })).toHaveLength(0)
+  await scene.sql(`update $schema.job_limits set set_at = set_at - interval '2 min'`)
+  expect(await jobs.claim('a', { limit: 5 })).toHaveLength(0)
+})
+
 test('jobs that become ready while a claim is under way keep to the limit or the pause of their name', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

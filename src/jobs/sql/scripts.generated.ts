@@ -842,6 +842,8 @@ create table "{schema}".job_limits (
   check ((points is null) = (window_ms is null)),
   -- The jobs that were claimed under the limit and had not ended at the last claim: at most as many as concurrency.
   running bigint[] not null default '{}',
+  -- When the bounds were set last.
+  set_at timestamptz not null default clock_timestamp(),
   -- When jobs were claimed within the last window: at most as many instants as points.
   claimed_at timestamptz[] not null default '{}'
 );
@@ -905,6 +907,11 @@ begin
     -- A statement of its own, and those after it: they see what the last owner of the lock has committed.
     select * into known from job_limits l where l.name = due.name for update;
     continue when not found;
+    -- A claim that was under way when the name got its limit has counted nothing.
+    if known.concurrency is not null and known.set_at > clock_timestamp() - interval '1 min' then
+      update job_limits l set running = array(select id from jobs where state = 'running' and name = due.name)
+      where l.name = due.name returning * into known;
+    end if;
     allowed[array_position(names, due.name)] := (select r.free from jobs_room(known) r);
   end loop;
   return allowed;
@@ -964,7 +971,7 @@ language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
   insert into job_limits as l (name, concurrency, points, window_ms)
   values (limited, most_running, most_points, of_window_ms)
-  on conflict (name) do update set concurrency = most_running, points = most_points, window_ms = of_window_ms,
+  on conflict (name) do update set concurrency = most_running, points = most_points, window_ms = of_window_ms, set_at = clock_timestamp(),
     running = case when l.concurrency is not null then l.running else '{}' end;
   if most_running is not null then
     update job_limits set running = array(select id from jobs where name = limited and state = 'running')
