@@ -80,7 +80,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.promise = this.#outcome.promise
     if (request.signal !== undefined) context.signals.add(request.signal, this)
     context.wakes.add(this)
-    context.renewals.schedule(this)
+    context.renewals.schedule(this, startedAt)
     // The store enrolled the ticket in a call of another. It is asked after that call, and the signal speaks for itself.
     if (begun !== undefined) {
       context.wakes.start()
@@ -114,7 +114,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     if (this.#state.tag === 'asking') {
       this.#state.attempts += 1
       this.#state.silent = true
-      this.#setDue(this.#context.clock.monotonicMs() + this.#context.attemptMs(this.#state.attempts))
+      this.#setDue(askedAt.monotonicMs + this.#context.attemptMs(this.#state.attempts), askedAt.monotonicMs)
     }
     Promise.resolve(reply).then(
       (answer) => {
@@ -293,15 +293,15 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#setDue(again)
   }
 
-  #deliver(fence: bigint, when: Exchange): void {
+  #deliver(fence: bigint, { askedAt, answeredAt }: Exchange): void {
     const { ticket } = this
     const options = this.#request.lease
-    const lease = new HeldLease(this.#context, { ticket, fence, ...when, options })
+    const lease = new HeldLease(this.#context, { ticket, fence, askedAt, answeredAt, options })
     if (this.#openRequests > 0) lease.origin = this
-    if (!lease.isOverAt(when.answeredAt)) {
+    if (!lease.isOverAt(answeredAt)) {
       this.#end(lease)
       this.#outcome.resolve(lease)
-      this.#tellAcquired(fence, when.answeredAt)
+      this.#tellAcquired(fence, answeredAt)
       // The wake may have been for an eviction that came after this grant.
       if (this.#overtaken) lease.check()
       return
@@ -380,10 +380,10 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#context.renewals.askNow(this)
   }
 
-  #setDue(at: number): void {
+  #setDue(at: number, now?: number): void {
     const state = this.#state
     this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#limits.nextOf(state))
-    this.#context.renewals.schedule(this)
+    this.#context.renewals.schedule(this, now)
   }
 
   /** The one way to `over`. */

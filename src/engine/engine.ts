@@ -100,7 +100,8 @@ export class Engine {
     const when = { askedAt, answeredAt: askedAt }
     if (answer?.tag === 'held') {
       const { ticket, lease: options } = request
-      const lease = new HeldLease(context, { ticket, fence: answer.fence, ...when, options })
+      const granted = { ticket, fence: answer.fence, askedAt, answeredAt: askedAt, options }
+      const lease = new HeldLease(context, granted)
       tellAcquired(context.events, request, answer.fence, 0)
       return lease
     }

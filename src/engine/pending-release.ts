@@ -12,9 +12,9 @@ import type { Bucket } from './timer-wheel.ts'
 export interface ReleaseOptions {
   readonly cancel: boolean
   /** How long the store may still keep the ticket because of an earlier, longer ttl. */
-  readonly remainingMs?: number
+  readonly remainingMs?: number | undefined
   /** When the store is asked first, on the monotonic clock. */
-  readonly atMs?: number
+  readonly atMs?: number | undefined
 }
 
 /** The part of the engine that a pending release uses. */
@@ -81,14 +81,13 @@ export class PendingRelease implements Retryable {
     this.#context = context
     this.ticket = ticket
     this.#cancel = options.cancel
-    const { remainingMs = 0 } = options
-    const from = context.clock.monotonicMs()
-    this.#callerUntil = from + context.attemptMs(1)
-    this.#until = from + Math.max(remainingMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
+    const { remainingMs = 0, atMs = context.clock.monotonicMs() } = options
+    this.#callerUntil = atMs + context.attemptMs(1)
+    this.#until = atMs + Math.max(remainingMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
     this.callerDone = new Promise((resolve) => {
       this.#resolveCaller = resolve
     })
-    this.#expect(options.reply)
+    this.#expect(options.reply, atMs)
   }
 
   get awaited(): boolean {
@@ -118,15 +117,15 @@ export class PendingRelease implements Retryable {
       this.endCallersWait()
     }
     // Only the caller's wait was due. Or another release succeeded a moment ago, and had this one ask.
-    if (at.monotonicMs < this.#askAt) this.#schedule()
+    if (at.monotonicMs < this.#askAt) this.#schedule(at.monotonicMs)
     else if (this.#context.releases.admits(this, at)) this.again()
-    else this.#setDue(this.#context.backoffMs(LAST_PAUSE))
+    else this.#setDue(this.#context.backoffMs(LAST_PAUSE), at.monotonicMs)
     return false
   }
 
   again(): void {
-    const { store } = this.#context
-    this.#expect(requestRelease(store, this.ticket, { cancel: this.#cancel }))
+    const { store, clock } = this.#context
+    this.#expect(requestRelease(store, this.ticket, { cancel: this.#cancel }), clock.monotonicMs())
   }
 
   answered(): void {
@@ -137,11 +136,11 @@ export class PendingRelease implements Retryable {
     assert(false, 'a release is renewed')
   }
 
-  #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>): void {
+  #expect(reply: ReleaseAnswer | Promise<ReleaseAnswer>, now: number): void {
     if (!isLater(reply)) return this.#end()
     this.#attempts += 1
     this.#silent = true
-    this.#setDue(this.#context.attemptMs(this.#attempts))
+    this.#setDue(this.#context.attemptMs(this.#attempts), now)
     reply.then(
       () => this.#succeeded(),
       (error: unknown) => this.#failed(error),
@@ -159,18 +158,19 @@ export class PendingRelease implements Retryable {
     // A definite no will not become a yes, and the ticket runs out by itself.
     if (isHoldfastError(error, 'store-refused')) return this.#end()
     const pauseMs = this.#context.backoffMs(this.#attempts)
-    this.#context.releases.failed(this, this.#context.clock.monotonicMs() + pauseMs)
-    if (this.bucket !== undefined) this.#setDue(pauseMs)
+    const now = this.#context.clock.monotonicMs()
+    this.#context.releases.failed(this, now + pauseMs)
+    if (this.bucket !== undefined) this.#setDue(pauseMs, now)
   }
 
-  #setDue(pauseMs: number): void {
-    this.#askAt = this.#context.clock.monotonicMs() + pauseMs
-    this.#schedule()
+  #setDue(pauseMs: number, now: number): void {
+    this.#askAt = now + pauseMs
+    this.#schedule(now)
   }
 
-  #schedule(): void {
+  #schedule(now: number): void {
     this.dueAt = this.#callerWaits ? Math.min(this.#askAt, this.#callerUntil) : this.#askAt
-    this.#context.renewals.schedule(this)
+    this.#context.renewals.schedule(this, now)
   }
 
   #tellFailure(error: unknown): void {

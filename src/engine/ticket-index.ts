@@ -72,7 +72,7 @@ export class TicketIndex<E extends Indexed> {
 }
 
 /** A power of two. */
-const LEAST_SLOTS = 64
+const LEAST_SLOTS = 256
 
 function emptySlots<E>(length: number): (E | undefined)[] {
   return new Array<E | undefined>(length).fill(undefined)

@@ -173,7 +173,8 @@ test.each(Array.from({ length: 40 }, (_, seed) => seed))(
     expect(calls.filter(({ ends }) => ends !== 1)).toEqual([])
     const { rooms } = store.inspect({ prefix: '', cursor: undefined, count: 10 }) as RoomPage
     expect(rooms).toEqual([])
-    for (const { engine } of processes) expect(engine.counts).toEqual({ waiting: 0, leases: 0, scheduled: 0 })
+    for (const { engine } of processes)
+      expect(engine.counts).toEqual({ waiting: 0, hearing: 0, leases: 0, scheduled: 0 })
     expect(clock.timers.keepingAlive).toBe(0)
     mocked.mockRestore()
     warned.mockRestore()

@@ -87,8 +87,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the deadline of a grant counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/acquisition.ts',
-    find: '{ ticket, fence, ...when, options }',
-    replace: '{ ticket, fence, ...when, askedAt: when.answeredAt, options }',
+    find: '{ ticket, fence, askedAt, answeredAt, options }',
+    replace: '{ ticket, fence, askedAt: answeredAt, answeredAt, options }',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
     file: 'engine/renewal-loop.ts',
@@ -248,7 +248,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('a grant that took longer than its ttl is delivered', CLOCKS, ['deadline'], {
     file: 'engine/acquisition.ts',
-    find: 'if (!lease.isOverAt(when.answeredAt)) {',
+    find: 'if (!lease.isOverAt(answeredAt)) {',
     replace: 'if (this.ticket.units > 0) {',
   }),
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
