@@ -36,8 +36,10 @@ export class AnswerReader {
       case 'h':
         return this.#held(line)
       case 'q': {
-        const [ahead, ...rest] = this.#numbersIn(line, this.#tellsTime ? 3 : 2)
-        return { ahead: ahead as number, ...queued(rest) }
+        const [ahead = 0, askAgainMs = 0, storeMs] = this.#numbersIn(line, this.#tellsTime ? 3 : 2)
+        return storeMs === undefined
+          ? { tag: 'queued', ahead, askAgainMs }
+          : { tag: 'queued', ahead, askAgainMs, storeMs }
       }
       case 'b':
         return { tag: 'busy', retryMs: this.#numbersIn(line, 1)[0] as number }
@@ -50,8 +52,10 @@ export class AnswerReader {
     switch (line[0]) {
       case 'h':
         return this.#held(line)
-      case 'q':
-        return queued(this.#numbersIn(line, this.#tellsTime ? 2 : 1))
+      case 'q': {
+        const [askAgainMs = 0, storeMs] = this.#numbersIn(line, this.#tellsTime ? 2 : 1)
+        return storeMs === undefined ? { tag: 'queued', askAgainMs } : { tag: 'queued', askAgainMs, storeMs }
+      }
       default:
         return this.#gone(line)
     }
@@ -69,10 +73,8 @@ export class AnswerReader {
   }
 
   #numbersIn(line: string, count: number): readonly number[] {
-    const numbers = line.slice(1).split(' ', count + 1)
-    if (numbers.length !== count || !numbers.every((number) => /^\d{1,16}$/.test(number)))
-      throw this.#unexpected(line)
-    return numbers.map(Number)
+    if (!NUMBERS[count]?.test(line)) throw this.#unexpected(line)
+    return line.slice(1).split(' ').map(Number)
   }
 
   #gone(line: string): Gone {
@@ -90,10 +92,13 @@ export class AnswerReader {
   }
 }
 
-function queued([askAgainMs, storeMs]: readonly number[]): Extract<RenewAnswer, { tag: 'queued' }> {
-  const queued = { tag: 'queued', askAgainMs: askAgainMs as number } as const
-  return storeMs === undefined ? queued : { ...queued, storeMs }
-}
+/** Lines of one, two and three numbers behind their letter. */
+const NUMBERS: readonly (RegExp | undefined)[] = [
+  undefined,
+  /^.\d{1,16}$/,
+  /^.\d{1,16} \d{1,16}$/,
+  /^.\d{1,16} \d{1,16} \d{1,16}$/,
+]
 
 const RELEASED: Readonly<Record<string, ReleaseAnswer>> = {
   h: { was: 'held' },
