@@ -25,11 +25,29 @@ export interface SettleContext {
 export const COMPLETED: AttemptEnd = { how: 'completed', result: null }
 export const GIVEN_BACK: AttemptEnd = { how: 'other', reason: null, retry: true, retry_in_ms: null }
 
+/** What settles one attempt. */
+interface SettlingAttempt extends Pick<SettleContext, 'tables' | 'queue' | 'keepsCompleted'> {
+  readonly lease: LeaseTime
+}
+
 /** The facts of a claim with its ways to end. Methods need no `this`. */
 export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleContext): ClaimedJob {
-  const context = { ...settling, lease }
+  const { tables, queue, keepsCompleted } = settling
+  const context = { tables, queue, keepsCompleted, lease }
   return {
-    ...facts,
+    // One by one: a spread with methods behind it takes 5 µs.
+    id: facts.id,
+    name: facts.name,
+    payload: facts.payload,
+    attempt: facts.attempt,
+    failures: facts.failures,
+    maxAttempts: facts.maxAttempts,
+    priority: facts.priority,
+    key: facts.key,
+    group: facts.group,
+    enqueuedAt: facts.enqueuedAt,
+    waitedMs: facts.waitedMs,
+    trace: facts.trace,
     assertHeld() {
       if (lease.isOver) throw expiredError(facts, lease)
     },
@@ -72,7 +90,7 @@ async function settle(
   attempt: Attempt,
   end: AttemptEnd,
   { transaction }: SettleOptions,
-  { tables, queue, keepsCompleted, lease }: SettleContext & { readonly lease: LeaseTime },
+  { tables, queue, keepsCompleted, lease }: SettlingAttempt,
 ): Promise<'completed' | FailOutcome> {
   const outcome =
     transaction === undefined
