@@ -73,12 +73,18 @@ class Topic<Name extends LockEventName> {
   tell({ ticket, lease }: Subject, details: Details<Name>): void {
     if (lease.quiet === true || !this.isHeard) return
     const { key, id, units, limit, owner } = ticket
-    this.publish({ key, id, units, limit, owner: lastOwner(owner), ...details })
+    const { store, clock } = this.#source
+    const at = clock.wallMs()
+    const event = { event: this.#name, store, at, key, id, units, limit, owner: lastOwner(owner) }
+    this.#tell(Object.assign(event, details))
   }
 
   publish(content: object): void {
     const { store, clock } = this.#source
-    const event = { event: this.#name, store, at: clock.wallMs(), ...content }
+    this.#tell(Object.assign({ event: this.#name, store, at: clock.wallMs() }, content))
+  }
+
+  #tell(event: object): void {
     // `working` is told at once, because what the callback runs inside of has to be known before it runs.
     this.#telling.tell(() => this.#deliver(event), { atOnce: this.#name === 'working' })
   }
