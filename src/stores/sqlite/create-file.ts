@@ -7,7 +7,7 @@ import { type Database, openDatabase, type SqliteEngine } from './sqlite-engine.
 
 /** 'Hold' in ASCII: marks an SQLite database as a lock file. */
 export const APPLICATION_ID = 0x486f6c64
-export const SCHEMA_VERSION = 4
+export const SCHEMA_VERSION = 5
 
 /**
  * Makes a lock file under another name and then links it to its own name. So no process ever sees half a lock file, and a

@@ -113,13 +113,17 @@ export class LockFile {
     this.#facts ??= this.#database.prepare(
       'SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema) AS tables FROM pragma_application_id, pragma_user_version',
     )
-    const { application_id, user_version, tables } = this.#facts.get() as Readonly<Record<string, number>>
+    const { application_id, user_version = 0, tables } = this.#facts.get() as Readonly<Record<string, number>>
     if (application_id === APPLICATION_ID && user_version === SCHEMA_VERSION) return true
     const file = JSON.stringify(this.#options.path)
     if (application_id === APPLICATION_ID) {
+      const advice =
+        user_version < SCHEMA_VERSION
+          ? 'Stop the programs with an older version of holdfast and delete the file; nothing but held locks is lost.'
+          : 'Use one version of holdfast in all programs that share it.'
       throw new StoreError(
         'store-refused',
-        `Expected the lock file ${file} to have format ${SCHEMA_VERSION}, got format ${user_version}. Use one version of holdfast in all programs that share it.`,
+        `Expected the lock file ${file} to have format ${SCHEMA_VERSION}, got format ${user_version}. ${advice}`,
       )
     }
     if (application_id === 0 && user_version === 0 && tables === 0) return false
@@ -154,7 +158,9 @@ export class LockFile {
     // If the boot has no name, a clock that is behind shows a new boot.
     const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
     if (sameBoot) return
-    database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
+    database.exec(
+      'DELETE FROM holder; DELETE FROM waiter; DELETE FROM wait_group; DELETE FROM tombstone; DELETE FROM closure',
+    )
     const { ms, us } = momentAfterReboot(meta, time)
     database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
   }

@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from 'node:timers/promises'
+import { randomBytes } from 'node:crypto'
 import type {
   AcquireAnswer,
   Answer,
@@ -12,10 +12,12 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { acquire, evict, release, renew, type StoreTime, withdrawOffer } from '../../law/room.ts'
+import { acquire, evict, release, type StoreTime, withdrawOffer } from '../../law/room.ts'
 import { view } from '../../law/view.ts'
+import { WaitGroups } from '../wait-groups.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
+import { FileRenewals } from './renewals.ts'
 import { type Notice, readRoom, type StepRequest, type StepResult, step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
 import { Sweep } from './sweep.ts'
@@ -30,10 +32,23 @@ export class SqliteStore implements Store {
   readonly #transactions: Transactions
   readonly #inbox: Inbox
   readonly #sweep = new Sweep()
+  readonly #groups: WaitGroups
+  readonly #renewals: FileRenewals
 
-  constructor(options: LockFileOptions) {
+  /** `leastGroup`: the smallest number of waiters for one key that becomes a group; see ../wait-groups.ts. */
+  constructor(options: LockFileOptions, { leastGroup = 4 }: { readonly leastGroup?: number } = {}) {
     this.#inbox = new Inbox(options.path, (notice) => this.#withdraw(notice))
     this.#transactions = new Transactions(options, () => void this.#inbox.reopen())
+    this.#groups = new WaitGroups(randomBytes(9).toString('base64url'), leastGroup)
+    const inbox = this.#inbox
+    this.#renewals = new FileRenewals({
+      groups: this.#groups,
+      get inbox() {
+        return inbox.address
+      },
+      requestFor: ({ key, id }, time) => this.#request({ key, id, inbox: inbox.address, time }),
+      write: (work) => this.#write(work),
+    })
   }
 
   async open(): Promise<void> {
@@ -48,14 +63,14 @@ export class SqliteStore implements Store {
       const { answer, notices } = step(statements, request, (room, at) => acquire(room, ticket, at))
       if (sweeps) this.#sweep.clear(statements, time)
       if (answer.tag !== 'queued') return { answer, notices }
+      // Without harm if the transaction is rolled back: then the first question finds no such waiter.
+      this.#groups.waits(ticket)
       return { answer: { ...answer, ahead: countAhead(statements, ticket) }, notices }
     })
   }
 
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
-    const answers = this.#renewSome(tickets)
-    const complete = !(answers instanceof Promise) && answers.length === tickets.length
-    return complete ? answers : this.#renewRest(tickets, answers)
+    return this.#renewals.renew(tickets)
   }
 
   release(request: ReleaseRequest): Answer<ReleaseAnswer> {
@@ -93,37 +108,6 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     this.#transactions.close()
     await this.#inbox.close()
-  }
-
-  /** Renews as many as a short transaction can, at least one. */
-  #renewSome(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
-    return this.#write<readonly RenewAnswer[]>((statements, time) => {
-      const yieldAt = performance.now() + SLICE_MS
-      const answer: RenewAnswer[] = []
-      const notices: Notice[] = []
-      for (const ticket of tickets) {
-        const { key, id } = ticket
-        const request = this.#request({ key, id, inbox: this.#inbox.address, time })
-        const done = step(statements, request, (room, at) => renew(room, ticket, at))
-        answer.push(done.answer)
-        notices.push(...done.notices)
-        if (performance.now() >= yieldAt) break
-      }
-      return { answer, notices }
-    })
-  }
-
-  /** Between two transactions this process and others get a turn. */
-  async #renewRest(
-    tickets: readonly Ticket[],
-    first: Answer<readonly RenewAnswer[]>,
-  ): Promise<readonly RenewAnswer[]> {
-    const answers = [...(await first)]
-    while (answers.length < tickets.length) {
-      await nextTurn()
-      answers.push(...(await this.#renewSome(tickets.slice(answers.length))))
-    }
-    return answers
   }
 
   /**
@@ -174,9 +158,6 @@ export class SqliteStore implements Store {
     return this.#inbox.tell(notices)?.then(() => answer) ?? answer
   }
 }
-
-/** Enough for 200 renewals. */
-const SLICE_MS = 2
 
 /** Counts in the whole queue. The law counts in its window only. */
 function countAhead(statements: SqliteStatements, { key, id }: Ticket): number {

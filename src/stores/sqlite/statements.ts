@@ -65,6 +65,18 @@ export interface SqliteStatements {
   >
   readonly dropWaiter: Query<[key: string, place: number]>
   readonly dropWaitersOf: Query<[key: string, inbox: string]>
+  /** `inbox`: null if it stays. No row if there is no such waiter, or if it is in the group. */
+  readonly joinGroup: Query<[name: string, inbox: string | null, key: string, id: string], readonly [number]>
+  readonly addGroup: Query<
+    [key: string, name: string, size: number, inbox: string, heardAt: number, rememberedUntil: number]
+  >
+  /** No row if a waiter has left the group, if it was made under another inbox, or if it is not in the file. */
+  readonly hearGroup: Query<
+    [heardAt: number, rememberedUntil: number, key: string, name: string, inbox: string],
+    readonly [number]
+  >
+  /** A row if no waiter has left the group. */
+  readonly wholeGroup: Query<[key: string, name: string], readonly [number]>
   readonly bury: Query<[key: string, id: string, until: number, evicted: number, reason: string]>
   readonly shut: Query<[key: string, until: number]>
   readonly open: Query<[key: string]>
@@ -143,7 +155,7 @@ export type WaiterRow = readonly [
 
 const HOLDER = 'id, units, "limit", lock_delay_ms, fence, state, expires_at, hold_until, inbox, owner, since'
 const WAITER =
-  'id, place, units, "limit", ttl_ms, accept_ms, min_hold_ms, lock_delay_ms, owner, inbox, since, heard_at, remembered_until'
+  'SELECT id, place, units, "limit", ttl_ms, accept_ms, min_hold_ms, lock_delay_ms, owner, waiter.inbox, since, max(waiter.heard_at, ifnull(wait_group.heard_at, 0)), max(waiter.remembered_until, ifnull(wait_group.remembered_until, 0)) FROM waiter LEFT JOIN wait_group ON wait_group.key = waiter.key AND wait_group.name = waiter.group_name'
 
 /** Longer statements are in sql/. One-liners are here, below the types of their parameters and rows. */
 export function prepareStatements(database: Database): SqliteStatements {
@@ -165,9 +177,11 @@ export function prepareStatements(database: Database): SqliteStatements {
     overdue: query(
       `SELECT ${HOLDER} FROM holder INDEXED BY crowd_by_end WHERE key = ? AND "limit" > 1 AND id <> ? AND expires_at <= ?`,
     ),
-    queue: query(`SELECT ${WAITER} FROM waiter WHERE key = ? ORDER BY place LIMIT ?`),
-    waiter: query(`SELECT ${WAITER} FROM waiter WHERE key = ? AND id = ?`),
-    remembered: query('SELECT 1 FROM waiter WHERE key = ? AND remembered_until > ? LIMIT 1'),
+    queue: query(`${WAITER} WHERE waiter.key = ? ORDER BY place LIMIT ?`),
+    waiter: query(`${WAITER} WHERE waiter.key = ? AND id = ?`),
+    remembered: query(
+      'SELECT 1 FROM waiter WHERE key = ?1 AND remembered_until > ?2 UNION ALL SELECT 1 FROM wait_group WHERE key = ?1 AND remembered_until > ?2 LIMIT 1',
+    ),
     ahead: query(
       'SELECT count(*) FROM waiter WHERE key = ?1 AND place < (SELECT place FROM waiter WHERE key = ?1 AND id = ?2)',
     ),
@@ -179,13 +193,21 @@ export function prepareStatements(database: Database): SqliteStatements {
     offeredTo: query("SELECT inbox FROM holder WHERE key = ? AND id = ? AND state = 'offered'"),
     dropHolder: query('DELETE FROM holder WHERE key = ? AND id = ?'),
     addWaiter: query(
-      'INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13 FROM waiter WHERE key = ?1',
+      "INSERT INTO waiter SELECT ?1, ifnull(max(place), 0) + 1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, '' FROM waiter WHERE key = ?1",
     ),
     keepWaiter: query(
       'UPDATE waiter SET heard_at = ?, remembered_until = ?, inbox = ? WHERE key = ? AND place = ?',
     ),
     dropWaiter: query('DELETE FROM waiter WHERE key = ? AND place = ?'),
     dropWaitersOf: query('DELETE FROM waiter WHERE key = ? AND inbox = ?'),
+    joinGroup: query(
+      'UPDATE waiter SET group_name = ?1, inbox = ifnull(?2, inbox) WHERE key = ?3 AND id = ?4 AND group_name <> ?1 RETURNING 1',
+    ),
+    addGroup: query('INSERT INTO wait_group VALUES (?, ?, ?, 0, ?, ?, ?)'),
+    hearGroup: query(
+      'UPDATE wait_group SET heard_at = ?, remembered_until = ? WHERE key = ? AND name = ? AND inbox = ? AND changed = 0 RETURNING 1',
+    ),
+    wholeGroup: query('SELECT 1 FROM wait_group WHERE key = ? AND name = ? AND changed = 0'),
     bury: query('INSERT OR REPLACE INTO tombstone VALUES (?, ?, ?, ?, ?)'),
     shut: query('INSERT OR REPLACE INTO closure VALUES (?, ?)'),
     open: query('DELETE FROM closure WHERE key = ?'),

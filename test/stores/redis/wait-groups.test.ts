@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import type { Ticket } from '../../../src/contract/store.ts'
 import { Renewals } from '../../../src/stores/redis/server/renewals.ts'
 import type { Partition, Topology } from '../../../src/stores/redis/server/topology.ts'
-import { WaitGroups } from '../../../src/stores/redis/server/wait-groups.ts'
+import { WaitGroups } from '../../../src/stores/wait-groups.ts'
 import { until } from '../../servers/until.ts'
 import { ticket } from '../tickets.ts'
 

@@ -1,4 +1,5 @@
 import type { Ticket } from '../../../contract/store.ts'
+import { sameTerms } from '../../wait-groups.ts'
 import type { MessageSubscription } from './client-link.ts'
 
 /** The arguments for the scripts that depend on a ticket's terms: times, and the facts that room.lua keeps of it. */
@@ -53,19 +54,6 @@ type Flow = MessageSubscription['flow']
 
 /** As room.lua keeps it of a waiter. */
 const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
-
-export function sameTerms(one: Ticket, other: Ticket): boolean {
-  return (
-    one.ttlMs === other.ttlMs &&
-    one.units === other.units &&
-    one.limit === other.limit &&
-    one.patienceMs === other.patienceMs &&
-    one.acceptMs === other.acceptMs &&
-    one.minHoldMs === other.minHoldMs &&
-    one.lockDelayMs === other.lockDelayMs &&
-    one.owner === other.owner
-  )
-}
 
 /** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
 function addTimes(

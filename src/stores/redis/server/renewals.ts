@@ -1,10 +1,9 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../../contract/store.ts'
+import { type Batch, batchesOf } from '../../batches.ts'
+import { MOST_IN_GROUP, sameTerms, type WaitGroup, type WaitGroups } from '../../wait-groups.ts'
 import { renewAnswer } from './answers.ts'
-import { type Batch, batchesOf } from './batches.ts'
-import { sameTerms } from './grant-terms.ts'
 import { settleMost } from './settle-most.ts'
 import type { Partition, Topology } from './topology.ts'
-import { MOST_IN_GROUP, type WaitGroup, type WaitGroups } from './wait-groups.ts'
 
 /** The part of the other requests that renewals use. */
 export interface RenewalHost {

@@ -11,11 +11,12 @@ import type {
   Wake,
 } from '../../../contract/store.ts'
 import { wakeOf } from '../../answers.ts'
+import { type Batch, batchesOf } from '../../batches.ts'
+import { MOST_IN_GROUP, sameTerms, type WaitGroup, WaitGroups } from '../../wait-groups.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
-import { type Batch, batchesOf } from './batches.ts'
 import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
-import { GrantTerms, sameTerms } from './grant-terms.ts'
+import { GrantTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
 import { noticeWaiter, Renewals } from './renewals.ts'
 import { NotReplicatedError } from './replication.ts'
@@ -23,7 +24,6 @@ import type { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
 import type { Script } from './scripts.ts'
 import type { Partition, Topology } from './topology.ts'
-import { MOST_IN_GROUP, type WaitGroup, WaitGroups } from './wait-groups.ts'
 
 /** A caller that waits for the answer to one request. */
 interface Pending<Asked extends { readonly key: string }, Answer> {
@@ -303,7 +303,7 @@ export interface RoomRequestOptions {
   /** Whether the message to a waiter may be its lease. Default: false. */
   readonly grantsByMessage?: boolean | undefined
   /**
-   * The smallest number of waiters for one key that becomes a group; see wait-groups.ts. Default: they never become a
+   * The smallest number of waiters for one key that becomes a group; see ../../wait-groups.ts. Default: they never become a
    * group.
    */
   readonly leastGroup?: number | undefined

@@ -1,6 +1,9 @@
-import type { Ticket } from '../../../contract/store.ts'
+import type { Ticket } from '../contract/store.ts'
 
-/** Waiters for one key that the server remembers by one entry; see renew.lua. */
+/**
+ * Waiters for one key that the server or the file remembers by one entry; see redis/lua/renew.lua and sqlite/sql/schema.sql. Here “the
+ * server” is that of Redis or the lock file.
+ */
 export interface WaitGroup {
   readonly name: string
   readonly key: string
@@ -8,7 +11,7 @@ export interface WaitGroup {
   readonly one: Ticket
   /** How many waiters the server has said it has added. */
   size: number
-  /** How many waiters the server was asked to add. */
+  /** How many waiters the server was asked to add, where it does not add all of them at once. */
   asked: number
   /** A round is over when every waiter of the group was to be renewed once more. */
   round: number
@@ -47,20 +50,21 @@ interface Membership {
  */
 export class WaitGroups {
   readonly #waiters = new WeakMap<Ticket, Membership>()
-  readonly #inbox: string
+  readonly #prefix: string
   /** The smallest number of waiters that becomes a group. */
   readonly least: number
   #named = 0
 
-  constructor(inbox: string, least: number) {
-    this.#inbox = inbox
+  /** `prefix`: how the names of the groups begin. No other process may use it. */
+  constructor(prefix: string, least: number) {
+    this.#prefix = prefix
     this.least = least
   }
 
   /** A group without waiters, for those on the terms of this one; see {@link join}. */
   newGroup(one: Ticket): WaitGroup {
     this.#named += 1
-    const name = `${this.#inbox}/${this.#named}`
+    const name = `${this.#prefix}/${this.#named}`
     const counts = { size: 0, asked: 0, round: 0, seenInRound: 0, roundEndedAt: 0, open: 0 }
     return { name, key: one.key, one, ...counts, isOver: false }
   }
@@ -115,6 +119,20 @@ export class WaitGroups {
 }
 
 const ALONE: Membership = { group: undefined, round: 0 }
+
+/** Whether the store may remember and answer both waiters alike. */
+export function sameTerms(one: Ticket, other: Ticket): boolean {
+  return (
+    one.ttlMs === other.ttlMs &&
+    one.units === other.units &&
+    one.limit === other.limit &&
+    one.patienceMs === other.patienceMs &&
+    one.acceptMs === other.acceptMs &&
+    one.minHoldMs === other.minHoldMs &&
+    one.lockDelayMs === other.lockDelayMs &&
+    one.owner === other.owner
+  )
+}
 
 function see(waiter: Membership, group: WaitGroup, now: number): void {
   if (waiter.round === group.round) return

@@ -1,0 +1,31 @@
+import { test } from 'vitest'
+import { SqliteStore } from '../../../src/stores/sqlite/sqlite-store.ts'
+import { PROCESSES, sameFateInGroups } from '../group-histories.ts'
+import { engines, freshFolder } from './lock-folder.ts'
+
+const folder = freshFolder()
+
+test.each(
+  engines.flatMap((engine) => [
+    [engine, 'that hear messages', true] as const,
+    [engine, 'that hear none', false] as const,
+  ]),
+)('with %s waiters of processes %s have the same fate in groups and alone', async (engine, name, listen) => {
+  let ms = 0
+  const storeOf = (kind: string, leastGroup: number) => {
+    const path = `${folder}/${engine === 'node:sqlite' ? 'runtime' : 'package'} ${name} ${kind}.db`
+    return new SqliteStore({ path, engine, boot: 'test', now: () => ({ ms, us: ms * 1000 }) }, { leastGroup })
+  }
+  const pairs = Array.from({ length: PROCESSES }, () => ({
+    groups: storeOf('groups', 2),
+    alone: storeOf('alone', Number.POSITIVE_INFINITY),
+  }))
+  if (listen)
+    for (const { groups, alone } of pairs)
+      await Promise.all([groups, alone].map((each) => each.listen(() => {})))
+  const pass = (more: number): void => {
+    ms += more
+  }
+  await sameFateInGroups({ pairs, pass, histories: 100 })
+  for (const { groups, alone } of pairs) await Promise.all([groups.close(), alone.close()])
+})
