@@ -150,17 +150,19 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
         'since',
         'heard_at',
         'remembered_until',
+        'group_name',
       ],
+      wait_group: ['name', 'inbox', 'size', 'changed', 'heard_at', 'remembered_until'],
     }
     return {
       store,
       async damage(key, { part, text, number }) {
-        const table = part % 2 === 0 ? 'holder' : 'waiter'
+        const table = TABLES[part % TABLES.length] ?? 'holder'
         const at = part % columns[table].length
         try {
           raw
             .prepare(`update ${table} set ${columns[table][at]} = ? where key = ?`)
-            .run(at < 3 ? text : number, key)
+            .run(columns[table][at]?.match(/^(id|name|owner|inbox|group_name)$/) ? text : number, key)
         } catch {
           // The column does not take it.
         }
@@ -207,6 +209,9 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
   },
 }
 
+/** The tables of a lock file that know of tickets. */
+const TABLES = ['holder', 'waiter', 'wait_group'] as const
+
 /** In a lock file: a fence without an end, which would be the start of all others. */
 const MADE_UP_FENCE: Damage = { part: 18, text: '', number: Number.POSITIVE_INFINITY }
 
@@ -241,12 +246,16 @@ test.concurrent.for(Object.entries(places))(
           }),
         ) as [ReturnType<typeof ticket>, ReturnType<typeof ticket>, ReturnType<typeof ticket>]
         fenceOf(await store.acquire(holder))
-        for (const other of [waiter, last]) await store.acquire(other)
+        // As many as become a group. The two examples are about rooms without one.
+        const crowd = Array.from({ length: number < 3 ? 0 : 8 }, () => ticket({ key, limit }))
+        for (const other of [waiter, last, ...crowd]) await store.acquire(other)
+        await store.renew(crowd)
         for (const stroke of strokes) await damage(key, stroke)
         const startedAt = performance.now()
         await soundly(() => store.inspect({ prefix: key, cursor: undefined, count: 5 }))
         await soundly(() => store.acquire(waiter))
         await soundly(() => store.renew([holder, neighbour, last]))
+        await soundly(() => store.renew(crowd))
         await soundly(() => store.acquire(ticket({ key, patienceMs: 0 })))
         await soundly(() => store.release({ key, id: holder.id, cancel: false }))
         await soundly(() => store.release({ key, id: waiter.id, cancel: true }))

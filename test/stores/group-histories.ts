@@ -15,21 +15,22 @@ interface Played {
   readonly pairs: readonly Pair[]
   /** Moves the clock of all stores on. */
   readonly pass: (ms: number) => void | Promise<void>
+  /** Whether a process may ask about a ticket of another one from then on. No process of the engine does. */
+  readonly moves: boolean
 }
 
 export const PROCESSES = 3
 
 /** Plays random histories to each process' two stores. Every waiter has to have the same fate in a group and alone. */
 export async function sameFateInGroups({
-  pairs,
-  pass,
   histories,
+  ...played
 }: Played & { histories: number }): Promise<void> {
   const seed = crypto.randomUUID()
   const random = seededRandom(seed)
   for (let history = 0; history < histories; history += 1) {
-    await pass(0)
-    await new GroupHistory(`key ${history}`, { pairs, random, seed, pass }).play()
+    await played.pass(0)
+    await new GroupHistory(`key ${history}`, { ...played, random, seed }).play()
   }
 }
 
@@ -39,6 +40,7 @@ class GroupHistory {
   readonly #pairs: readonly Pair[]
   readonly #seed: string
   readonly #pass: Played['pass']
+  readonly #moves: boolean
   readonly #terms: Partial<Ticket>
   readonly #log: string[] = []
   /** The tickets of each process. */
@@ -51,6 +53,7 @@ class GroupHistory {
     this.#random = with_.random
     this.#seed = with_.seed
     this.#pass = with_.pass
+    this.#moves = with_.moves
     const isSlow = this.#random.chance(0.2)
     this.#terms = { minHoldMs: isSlow ? 500 : 0, lockDelayMs: isSlow ? 300 : 0 }
   }
@@ -80,6 +83,7 @@ class GroupHistory {
         store.evict({ key: this.#key, id: one.id, reason: 'a test' }),
       )
     } else if (chance <= 71) {
+      if (!this.#moves) return
       const other = (process + 1) % PROCESSES
       this.#drop(process, one)
       this.#tickets[other]?.push(one)

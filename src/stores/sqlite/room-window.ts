@@ -78,6 +78,12 @@ const EVERYBODY = 2 ** 40
 const CROWD = '\u0001crowd'
 const NO_TICKET = '\u0001none'
 
+// Places in a WaiterRow.
+const HEARD_AT = 11
+const REMEMBERED_UNTIL = 12
+const GROUP_NAME = 13
+const NO_GROUP = { name: '', heardAt: 0, rememberedUntil: 0 }
+
 class RoomWindow {
   readonly room: Room
   readonly time: StoreTime
@@ -95,6 +101,8 @@ class RoomWindow {
   readonly #closedUntil: number
   /** Higher than the fences of all holders that were dropped. */
   #above = 0
+  /** The group that was read last: neighbours in the queue are often in the same one. */
+  #group = NO_GROUP
   /** The ids that were read, from the head of the queue on. */
   #heads: readonly string[] = []
 
@@ -240,7 +248,8 @@ class RoomWindow {
     if (own !== undefined) this.#enqueue(own)
   }
 
-  #enqueue(row: WaiterRow): void {
+  #enqueue(stored: WaiterRow): void {
+    const row = this.#heardWithGroup(stored)
     const [id, , units, limit, ttlMs, acceptMs, minHoldMs, lockDelayMs, owner, inbox, ...times] = row
     const [since, heardAt, rememberedUntil] = times
     const ticket = this.#ticket({ id, units, limit, ttlMs, acceptMs, minHoldMs, lockDelayMs, owner })
@@ -248,6 +257,19 @@ class RoomWindow {
     this.room.queue.set(id, waiter)
     this.#waiters.set(waiter, row)
     this.#inboxes.set(id, inbox)
+  }
+
+  /** The row with the times of the waiter's group, if these are later. */
+  #heardWithGroup(row: WaiterRow): WaiterRow {
+    const name = row[GROUP_NAME]
+    if (name === '') return row
+    if (this.#group.name !== name) {
+      const [heardAt, rememberedUntil] = this.#statements.group.get(this.#request.key, name) ?? [0, 0]
+      this.#group = { name, heardAt, rememberedUntil }
+    }
+    const { heardAt, rememberedUntil } = this.#group
+    const times = [Math.max(row[HEARD_AT], heardAt), Math.max(row[REMEMBERED_UNTIL], rememberedUntil)]
+    return [...row.slice(0, HEARD_AT), ...times, name] as unknown as WaiterRow
   }
 
   /** The ttl and the other options that are not stored are NaN here. The law takes them from the request. */

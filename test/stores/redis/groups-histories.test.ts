@@ -30,6 +30,6 @@ test.each([
     now += ms
     return client.setTime(now)
   }
-  await sameFateInGroups({ pairs, pass, histories: 60 })
+  await sameFateInGroups({ pairs, pass, moves: true, histories: 60 })
   for (const { groups, alone } of pairs) await Promise.all([groups.close(), alone.close()])
 })

@@ -71,7 +71,7 @@ async function goOn(store: Store, cycles: number): Promise<void> {
 
 /** One row is that of the file itself. */
 function rowsIn(path: string): number {
-  const tables = ['meta', 'holder', 'waiter', 'tombstone', 'closure']
+  const tables = ['meta', 'holder', 'waiter', 'wait_group', 'tombstone', 'closure']
   const database = openDatabase(path, undefined)
   const counts = tables.map(
     (table) => database.prepare(`SELECT count(*) AS rows FROM ${table}`).get() as { rows: number },

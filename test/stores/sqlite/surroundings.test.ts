@@ -75,17 +75,26 @@ test('the database of another program is refused and left as it is', async () =>
   expect(readdirSync(folder)).toEqual(['app.db'])
 })
 
-test('a lock file of a later format is refused, and is not changed', async () => {
+test.each([
+  ['later', 6, 'Use one version of holdfast in all programs that share it.'],
+  [
+    'earlier',
+    4,
+    'Stop the programs with an older version of holdfast and delete the file; nothing but held locks is lost.',
+  ],
+])('a lock file of a %s format is refused, and is not changed', async (_, format, advice) => {
   const path = freshPath('locks.db')
   await (await openSqlite(path)).close()
-  const later = openDatabase(path, undefined)
-  later.exec('PRAGMA user_version = 5; DROP TABLE closure')
-  later.close()
+  const other = openDatabase(path, undefined)
+  other.exec(`PRAGMA user_version = ${format}; DROP TABLE closure`)
+  other.close()
+  const before = hashOf(path)
   const error = await errorOf(path)
   expect(error.code).toBe('store-refused')
   expect(error.message).toBe(
-    `Expected the lock file "${path}" to have format 4, got format 5. Use one version of holdfast in all programs that share it.`,
+    `Expected the lock file "${path}" to have format 5, got format ${format}. ${advice}`,
   )
+  expect(hashOf(path)).toBe(before)
 })
 
 test('a damaged lock file is refused, with what to do', async () => {
