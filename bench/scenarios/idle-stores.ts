@@ -7,7 +7,7 @@ import type { Candidate } from '../scenario.ts'
 
 /**
  * So many waiters of one process on a key that stays held, on a file. Per second: requests, the tickets that they ask about, and the
- * share of a processor that the process uses, in per cent. Each ticket costs the file a few statements.
+ * share of a processor that the process uses, in per cent. A group of tickets costs the file a few statements.
  */
 export function idleOnSqlite(waiters: number): Candidate {
   return {

@@ -173,22 +173,28 @@ class Slice {
     group: WaitGroup,
     places: Batch<number>,
   ): boolean {
-    const [place] = places
-    const ticket = this.#ticketAt(place)
-    const request = this.#host.requestFor(ticket, time)
-    let head = place
-    const { answer, notices } = step(statements, request, (room, at) => {
-      const ofOne = renew(room, ticket, at)
+    const [first] = places
+    // The head is seldom the last one.
+    const last = places.at(-1) ?? first
+    const ticket = this.#ticketAt(last)
+    let head = last
+    const { answer, notices } = step(statements, this.#host.requestFor(ticket, time), (room, at) => {
+      const ofLast = renew(room, ticket, at)
       const headId = room.queue.first?.id
-      head = places.find((other) => this.#ticketAt(other).id === headId) ?? place
+      head = places.find((place) => this.#ticketAt(place).id === headId) ?? last
       const ofHead = renew(room, this.#ticketAt(head), at)
-      return { answer: [ofOne.answer, ofHead.answer], wakes: [...ofOne.wakes, ...ofHead.wakes] }
+      return {
+        answer: { ofLast: ofLast.answer, ofHead: ofHead.answer },
+        wakes: [...ofLast.wakes, ...ofHead.wakes],
+      }
     })
     this.notices.push(...notices)
     if (statements.wholeGroup.get(group.key, group.name) === undefined) return false
-    const [ofOne, ofHead] = answer as [RenewAnswer, RenewAnswer]
-    for (const other of places) this.#renewal.answers[other] = ofOne
-    this.#renewal.answers[head] = ofHead
+    const { answers } = this.#renewal
+    answers[first] = answer.ofLast
+    if (head === last && first !== last) this.#askAlone(statements, time, first)
+    for (const place of places) answers[place] = answers[first]
+    answers[head] = answer.ofHead
     return true
   }
 
