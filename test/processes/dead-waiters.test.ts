@@ -66,7 +66,7 @@ for (const store of Object.keys(places)) {
     await untilQueued(holding, 2 + CROWD)
     const last = serve('last')
     await untilQueued(holding, 3 + CROWD)
-    // By then every waiter has been remembered once more, on Redis as part of a group.
+    // By then every waiter has been remembered once more, on Redis and SQLite as part of a group.
     await pause(2 * ACCEPT_MS)
 
     child.kill('SIGKILL')

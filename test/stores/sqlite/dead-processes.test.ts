@@ -144,7 +144,10 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   const child = startProcess(program, `sqlite:${path}`, 'k', '2000', '30000')
   // More waiters could not all ask again within their patience of six seconds on a busy machine.
   await untilQueued(store, 2000)
-  await until('all can be told', () => countUnreached(path) === 0, { everyMs: 100 })
+  await until('all can be told', () => countIn(path, "waiter WHERE inbox = ''") === 0, { everyMs: 100 })
+  await until('all are in groups', () => countIn(path, "waiter WHERE group_name = ''") === 0, {
+    everyMs: 100,
+  })
   await store.acquire(behind)
   child.kill('SIGKILL')
   await once(child, 'exit')
@@ -155,13 +158,14 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   // hundreds.
   expect(cpuMs() - begun).toBeLessThan(60)
   expect(await room(store)).toMatchObject({ holders: [{ id: behind.id }], queue: [] })
+  expect(countIn(path, 'wait_group')).toBe(0)
 })
 
-/** How many tickets wait that the store has not heard of since their process listens. */
-function countUnreached(path: string): number {
+/** How many rows a part of the file has. Without an inbox are the tickets that the store has not heard of since their process listens. */
+function countIn(path: string, part: string): number {
   const file = openDatabase(path, undefined)
   try {
-    return file.prepare("SELECT 1 FROM waiter WHERE inbox = ''").all().length
+    return file.prepare(`SELECT 1 FROM ${part}`).all().length
   } finally {
     file.close()
   }
