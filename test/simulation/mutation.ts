@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { transformWithOxc } from 'vite'
 import { type Implementation, implementationIn, MODULES } from './implementation.ts'
 import type { Edit, Mutant } from './mutants.ts'
@@ -11,11 +12,22 @@ export async function withMutant<T>(
   mutant: Mutant,
   use: (implementation: Implementation) => Promise<T>,
 ): Promise<T> {
+  return withEdits({ modules: MODULES, edits: mutant.edits }, async (folder) =>
+    use(await implementationIn(folder)),
+  )
+}
+
+/** Builds copies of some modules with edits in them, and of all modules that they import. They are removed when `use` is done. */
+export async function withEdits<T>(
+  { modules, edits }: { readonly modules: readonly string[]; readonly edits: readonly Edit[] },
+  use: (folder: string) => Promise<T>,
+): Promise<T> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-mutant-'))
   try {
     writeFileSync(join(folder, 'package.json'), '{ "type": "module" }\n')
-    await translateAll(folder, mutant.edits)
-    return await use(await implementationIn(folder))
+    symlinkSync(fileURLToPath(new URL('../../node_modules', import.meta.url)), join(folder, 'node_modules'))
+    await translateAll(folder, modules, edits)
+    return await use(folder)
   } finally {
     rmSync(folder, { recursive: true, force: true })
   }
@@ -24,9 +36,13 @@ export async function withMutant<T>(
 const SOURCE = new URL('../../src/', import.meta.url)
 const IMPORT = /(from\s*["'])(\.[^"']*)\.ts(["'])/g
 
-/** Translates the modules of the implementation, and all modules that they import. */
-async function translateAll(folder: string, edits: readonly Edit[]): Promise<void> {
-  const found = new Set<string>(MODULES)
+/** Translates the modules, and all modules that they import. */
+async function translateAll(
+  folder: string,
+  modules: readonly string[],
+  edits: readonly Edit[],
+): Promise<void> {
+  const found = new Set<string>(modules)
   for (const module of found) {
     const path = `${module}.ts`
     const source = edited(path, edits)

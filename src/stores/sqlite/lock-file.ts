@@ -158,9 +158,7 @@ export class LockFile {
     // If the boot has no name, a clock that is behind shows a new boot.
     const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
     if (sameBoot) return
-    database.exec(
-      'DELETE FROM holder; DELETE FROM waiter; DELETE FROM wait_group; DELETE FROM tombstone; DELETE FROM closure',
-    )
+    database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
     const { ms, us } = momentAfterReboot(meta, time)
     database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
   }

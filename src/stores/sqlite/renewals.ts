@@ -177,11 +177,13 @@ class Slice {
     // The head is seldom the last one.
     const last = places.at(-1) ?? first
     const ticket = this.#ticketAt(last)
-    let head = last
+    let head: number | undefined
     const { answer, notices } = step(statements, this.#host.requestFor(ticket, time), (room, at) => {
       const ofLast = renew(room, ticket, at)
       const headId = room.queue.first?.id
-      head = places.find((place) => this.#ticketAt(place).id === headId) ?? last
+      head = places.find((place) => this.#ticketAt(place).id === headId)
+      if (head === undefined || head === last)
+        return { answer: { ofLast: ofLast.answer, ofHead: ofLast.answer }, wakes: ofLast.wakes }
       const ofHead = renew(room, this.#ticketAt(head), at)
       return {
         answer: { ofLast: ofLast.answer, ofHead: ofHead.answer },
@@ -194,7 +196,7 @@ class Slice {
     answers[first] = answer.ofLast
     if (head === last && first !== last) this.#askAlone(statements, time, first)
     for (const place of places) answers[place] = answers[first]
-    answers[head] = answer.ofHead
+    if (head !== undefined) answers[head] = answer.ofHead
     return true
   }
 
