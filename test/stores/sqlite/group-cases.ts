@@ -80,14 +80,18 @@ export function groupCases(stage: GroupStage): readonly GroupCase[] {
       const { waiters } = await newGroup(store, 10, { acceptMs: 300, patienceMs: 300 })
       const [ghost, ...rest] = waiters as [Ticket, ...Ticket[]]
       // The store's clock stands, and that of the rounds runs.
-      await until('the others are a group of their own', async () => {
-        expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
-        const groups = rows('SELECT size, changed FROM wait_group ORDER BY size')
-        return isDeepStrictEqual(groups, [
-          { size: 1, changed: 1 },
-          { size: 9, changed: 0 },
-        ])
-      })
+      await until(
+        'the others are a group of their own',
+        async () => {
+          expect(tagsOf(await store.renew(rest))).toEqual(['queued'])
+          const groups = rows('SELECT size, changed FROM wait_group ORDER BY size')
+          return isDeepStrictEqual(groups, [
+            { size: 1, changed: 1 },
+            { size: 9, changed: 0 },
+          ])
+        },
+        { withinMs: 10_000 },
+      )
       pass(200)
       await store.renew(rest)
       pass(200)
@@ -287,16 +291,12 @@ export function groupCases(stage: GroupStage): readonly GroupCase[] {
     file.exec('DROP TRIGGER broken')
     file.close()
     expect(rows("SELECT * FROM waiter WHERE group_name <> ''")).toEqual([])
-    await until(
-      'the store looks at the file again',
-      async () => {
-        const answers = await Promise.resolve()
-          .then(() => store.renew(waiters))
-          .catch(() => [])
-        return answers.length === waiters.length && tagsOf(answers).join() === 'queued'
-      },
-      { withinMs: 10_000 },
-    )
+    await until('the store looks at the file again', async () => {
+      const answers = await Promise.resolve()
+        .then(() => store.renew(waiters))
+        .catch(() => [])
+      return answers.length === waiters.length && tagsOf(answers).join() === 'queued'
+    })
     expect(rows('SELECT size, changed FROM wait_group')).toEqual([{ size: 10, changed: 0 }])
   })
 
