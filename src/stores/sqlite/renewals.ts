@@ -54,13 +54,13 @@ export class FileRenewals {
   }
 
   /** Between two transactions this process and others get a turn. */
-  async #askRest(renewal: Renewal, first: Answer<readonly Question[]>): Promise<readonly RenewAnswer[]> {
+  async #askRest(renewal: FileRenewal, first: Answer<readonly Question[]>): Promise<readonly RenewAnswer[]> {
     for (let rest = await first; rest.length > 0; rest = await this.#askSome(renewal, rest)) await nextTurn()
     return renewal.answers
   }
 
   /** Asks as many questions as a short transaction can, at least one. Returns those that are left. */
-  #askSome(renewal: Renewal, questions: readonly Question[]): Answer<readonly Question[]> {
+  #askSome(renewal: FileRenewal, questions: readonly Question[]): Answer<readonly Question[]> {
     const done = this.#host.write((statements, time) => {
       const slice = new Slice(this.#host, renewal, questions)
       slice.ask(statements, time)
@@ -71,7 +71,7 @@ export class FileRenewals {
 }
 
 /** A list of tickets, and the answers at the places of the tickets. */
-interface Renewal {
+interface FileRenewal {
   readonly tickets: readonly Ticket[]
   readonly answers: RenewAnswer[]
 }
@@ -92,14 +92,14 @@ interface TogetherQuestion {
 class Slice {
   readonly notices: Notice[] = []
   readonly #host: FileRenewalHost
-  readonly #renewal: Renewal
+  readonly #renewal: FileRenewal
   /** The next question is the last one. */
   readonly #open: Question[]
   readonly #joined: { readonly ticket: Ticket; readonly group: WaitGroup }[] = []
   readonly #over: WaitGroup[] = []
   readonly #ended: Ticket[] = []
 
-  constructor(host: FileRenewalHost, renewal: Renewal, questions: readonly Question[]) {
+  constructor(host: FileRenewalHost, renewal: FileRenewal, questions: readonly Question[]) {
     this.#host = host
     this.#renewal = renewal
     this.#open = [...questions].reverse()

@@ -279,6 +279,34 @@ export function groupCases(stage: GroupStage): readonly GroupCase[] {
     expect(rows('SELECT * FROM wait_group')).toEqual([])
   })
 
+  add(
+    'questions about groups, and a waiter that gives up in the same tick, wait behind a busy file',
+    async () => {
+      const { store, path, rows } = clockedStore(stage)
+      const { waiters } = await newGroup(store, 10)
+      const late = Array.from({ length: 10 }, () => ticket())
+      for (const each of late) await store.acquire(each)
+      const file = openDatabase(path, engine)
+      file.exec('BEGIN IMMEDIATE')
+      const asked = [store.renew(waiters), store.renew(late)]
+      const released = store.release(releaseOf(waiters[3] as Ticket))
+      const again = [store.renew(waiters), store.renew(late)]
+      file.exec('COMMIT')
+      file.close()
+      for (const answers of asked) expect(tagsOf(await answers)).toEqual(['queued'])
+      expect(await released).toEqual({ was: 'queued' })
+      const rest = waiters.filter((_, at) => at !== 3)
+      const [ofWaiters, ofLate] = await Promise.all(again)
+      expect(ofWaiters?.map(({ tag }) => tag)).toEqual(waiters.map((_, at) => (at === 3 ? 'gone' : 'queued')))
+      expect(tagsOf(ofLate ?? [])).toEqual(['queued'])
+      for (const each of [rest, late]) expect(tagsOf(await store.renew(each))).toEqual(['queued'])
+      expect(rows('SELECT size, changed FROM wait_group ORDER BY size')).toEqual([
+        { size: 9, changed: 0 },
+        { size: 10, changed: 0 },
+      ])
+    },
+  )
+
   add('a group is made whole or not at all', async () => {
     const { store, rows, path } = clockedStore(stage)
     const holder = ticket()
