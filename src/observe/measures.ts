@@ -186,8 +186,14 @@ export function measure(
 
 type Present = Readonly<Record<OfKind<'level'>, PresenceMeter>>
 
+/** The labels that nearly every series has. */
+interface OfGroup {
+  readonly store: string
+  readonly group: string
+}
+
 interface Meters {
-  readonly labelsOf: (event: Keyed) => Labels
+  readonly labelsOf: (event: Keyed) => OfGroup
   /** The labels of an election. The first call starts its level at 0. */
   readonly electionOf: (event: Keyed) => Labels
   readonly present: Present
@@ -197,13 +203,14 @@ interface Meters {
 function listenersOf({ labelsOf, electionOf, present, sink }: Meters): Listeners {
   const ended = (event: EndedRequest, outcome: { readonly request: string; readonly wait: string }) => {
     present.waiting.leave(event.id)
-    const labels = labelsOf(event)
-    sink.count('requests', 1, { ...labels, outcome: outcome.request })
-    sink.duration('wait', event.waitedMs / 1000, { ...labels, outcome: outcome.wait })
+    const { store, group } = labelsOf(event)
+    sink.count('requests', 1, { store, group, outcome: outcome.request })
+    sink.duration('wait', event.waitedMs / 1000, { store, group, outcome: outcome.wait })
   }
   const left = (event: EndedHold) => {
     present.held.leave(event.id)
-    sink.duration('hold', event.heldMs / 1000, { ...labelsOf(event), outcome: event.event })
+    const { store, group } = labelsOf(event)
+    sink.duration('hold', event.heldMs / 1000, { store, group, outcome: event.event })
   }
   return {
     requested: (event) => {
@@ -240,8 +247,8 @@ function listenersOf({ labelsOf, electionOf, present, sink }: Meters): Listeners
 }
 
 /** The labels of an event: one object for each store and group, cached, as every event needs them. */
-function labelCache(groupOf: (key: string) => string, sink: MeasureSink): (event: Keyed) => Labels {
-  const known = new Map<string, Labels>()
+function labelCache(groupOf: (key: string) => string, sink: MeasureSink): (event: Keyed) => OfGroup {
+  const known = new Map<string, OfGroup>()
   return ({ store, key }) => {
     const group = groupOf(key)
     const name = `${store} ${group}`
