@@ -14,6 +14,8 @@ export interface Indexed {
  */
 export class TicketIndex<E extends Indexed> {
   #slots: (E | undefined)[] = emptySlots(LEAST_SLOTS)
+  /** The hash of the entry in each slot, so that no move of entries has to read their ids. */
+  #hashes = new Uint32Array(LEAST_SLOTS)
   #size = 0
 
   get size(): number {
@@ -21,20 +23,24 @@ export class TicketIndex<E extends Indexed> {
   }
 
   find(id: string): E | undefined {
-    return this.#slots[this.#slotOf(id)]
+    return this.#slots[this.#slotOf(id, hashOf(id))]
   }
 
   /** Adds an entry. It takes the place of an entry with the same id. */
   add(entry: E): void {
-    const slot = this.#slotOf(entry.ticket.id)
+    const { id } = entry.ticket
+    const hash = hashOf(id)
+    const slot = this.#slotOf(id, hash)
     if (this.#slots[slot] === undefined) this.#size += 1
     this.#slots[slot] = entry
+    this.#hashes[slot] = hash
     if (this.#size * 2 > this.#slots.length) this.#resize(this.#slots.length * 2)
   }
 
   /** Removes an entry, if it is there: another one may have its id by now. */
   remove(entry: E): void {
-    const slot = this.#slotOf(entry.ticket.id)
+    const { id } = entry.ticket
+    const slot = this.#slotOf(id, hashOf(id))
     if (this.#slots[slot] !== entry) return
     this.#size -= 1
     this.#empty(slot)
@@ -43,11 +49,11 @@ export class TicketIndex<E extends Indexed> {
   }
 
   /** The slot of the entry with this id, or the slot that it would get. There is always an empty one. */
-  #slotOf(id: string): number {
+  #slotOf(id: string, hash: number): number {
     const last = this.#slots.length - 1
-    let slot = hashOf(id) & last
+    let slot = hash & last
     for (let found = this.#slots[slot]; found !== undefined; found = this.#slots[slot]) {
-      if (found.ticket.id === id) return slot
+      if (this.#hashes[slot] === hash && found.ticket.id === id) return slot
       slot = (slot + 1) & last
     }
     return slot
@@ -60,14 +66,27 @@ export class TicketIndex<E extends Indexed> {
     for (let at = (slot + 1) & last; this.#slots[at] !== undefined; at = (at + 1) & last) {
       const entry = this.#slots[at] as E
       this.#slots[at] = undefined
-      this.#slots[this.#slotOf(entry.ticket.id)] = entry
+      this.#put(entry, this.#hashes[at] as number)
     }
   }
 
   #resize(length: number): void {
-    const before = this.#slots
+    const [slots, hashes] = [this.#slots, this.#hashes]
     this.#slots = emptySlots(length)
-    for (const entry of before) if (entry !== undefined) this.#slots[this.#slotOf(entry.ticket.id)] = entry
+    this.#hashes = new Uint32Array(length)
+    for (let slot = 0; slot < slots.length; slot += 1) {
+      const entry = slots[slot]
+      if (entry !== undefined) this.#put(entry, hashes[slot] as number)
+    }
+  }
+
+  /** Puts an entry that is in no slot into the first one that is empty. */
+  #put(entry: E, hash: number): void {
+    const last = this.#slots.length - 1
+    let slot = hash & last
+    while (this.#slots[slot] !== undefined) slot = (slot + 1) & last
+    this.#slots[slot] = entry
+    this.#hashes[slot] = hash
   }
 }
 
