@@ -92,7 +92,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     const at = { monotonicMs: atMs, wallMs: atMs }
     const options = this.#request.lease
     const lease = new HeldLease(context, { ticket, fence, askedAt: at, answeredAt: at, options })
-    this.#end()
+    this.#end(atMs + this.ticket.ttlMs)
     // A listener must not run inside of the release that grants the key.
     if (context.events.acquired.isHeard) outsideOfCallers(() => void SOON.then(() => this.#tell(lease, atMs)))
     else this.#outcome.resolve(lease)
@@ -158,14 +158,14 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     return newWaiting(this.ahead, undefined)
   }
 
-  #end(): void {
+  #end(heldUntil?: number): void {
     assert(!this.#isOver, 'a wait ends twice')
     this.#isOver = true
     const { context, ticket } = this
     const { signal } = this.#request
     if (signal !== undefined) context.signals.remove(signal, this)
     if (this.#limits !== undefined) context.renewals.remove(this)
-    context.localWaits.end(ticket)
+    context.localWaits.end(ticket, heldUntil)
   }
 }
 

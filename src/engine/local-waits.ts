@@ -36,14 +36,22 @@ export class LocalWaits {
     this.#renewals.schedule(awaited, now)
   }
 
-  /** One waits no longer. */
-  end({ key }: Ticket): void {
+  /** One waits no longer. `heldUntil`: it holds until then, if its lease is not renewed. */
+  end({ key }: Ticket, heldUntil: number = Number.POSITIVE_INFINITY): void {
     const awaited = this.#keys.get(key)
     if (awaited === undefined) return
     awaited.waiters -= 1
-    if (awaited.waiters > 0) return
+    if (awaited.waiters > 0) {
+      if (heldUntil < awaited.dueAt) this.#bringForward(awaited, heldUntil)
+      return
+    }
     this.#keys.delete(key)
     this.#renewals.remove(awaited)
+  }
+
+  #bringForward(awaited: AwaitedKey, dueAt: number): void {
+    awaited.dueAt = dueAt
+    this.#renewals.schedule(awaited)
   }
 
   /** All who wait for these keys. A copy, because what is done with one may remove others. Other engines of the store have some of them. */

@@ -77,6 +77,20 @@ describe('a wait in the process of the store', () => {
     await (await last).release()
   })
 
+  test('gets the key as soon as a short lease in front of it expires that is not renewed', async () => {
+    const { clock, locks } = scene()
+    const first = await locks.acquire('k')
+    const short = locks.acquire('k', { ttl: 500, renew: false })
+    const last = locks.acquire('k')
+    await clock.advance(100)
+    await first.release()
+    await short
+    await clock.advance(499)
+    expect(await outcomeOf(last)).toBe('pending')
+    await clock.advance(2)
+    await (await last).release()
+  })
+
   test('is over at its deadline, which its error names, and the others keep their places', async () => {
     const { clock, locks, queue } = scene()
     const held = await locks.acquire('k')
