@@ -299,6 +299,19 @@ export const mutants: readonly Mutant[] = [
       ['src/stores/redis/lua/renew.lua', "if known.changed ~= '0' or room.stuck then", 'if room.stuck then'],
     ],
   }),
+  mutant(
+    'a waiter leaves those that are remembered together',
+    'a group that all have left begins anew under its name',
+    {
+      in: [
+        'test/stores/redis/group-attacks.test.ts',
+        'a group whose first waiters leave before the others join',
+      ],
+      edits: [
+        ['src/stores/redis/lua/parts/group.lua', "asked.begins and not emptied[name] and '0' or '1'", "'0'"],
+      ],
+    },
+  ),
   mutant('waiters are remembered together, and some replies are lost', 'the group counts as whole', {
     in: ['test/stores/redis/wait-groups.test.ts', 'a group that was made in part only is made anew'],
     edits: [['src/stores/redis/server/renewals.ts', 'group.isOver = true\n      throw error', 'throw error']],

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { scripts } from '../../../src/stores/redis/lua/scripts.generated.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -167,4 +168,24 @@ test('a server with an older state of a group forgets the waiters that have left
   })
   await store.release(releaseOf(holder))
   expect(tagsOf(await store.renew(rest.slice(0, 1)))).toEqual(['held'])
+})
+
+test('a group whose first waiters leave before the others join is over, and remembers the others', async () => {
+  fenceOf(await store.acquire(ticket({ key: 'key' })))
+  const [first, second, third] = [ticket({ key: 'key' }), ticket({ key: 'key' }), ticket({ key: 'key' })]
+  for (const one of [first, second, third]) await store.acquire(one)
+  const renew = (mode: string, id: string) => {
+    const args = ['30000', '60000', '6000 0 0', `2000 inbox ${mode}`, id]
+    return server.command('EVAL', scripts.renew, '2', 'holdfast:fence', 'holdfast:{key}', ...args)
+  }
+  expect(await renew('+inbox/1', first.id)).toMatch(/^q/)
+  await store.release(releaseOf(first))
+  expect(await renew('=inbox/1', second.id)).toMatch(/^q/)
+  expect(await groupsOf()).toHaveLength(1)
+  expect(await renew('=inbox/1', third.id)).toMatch(/^q/)
+  expect(await renew('*', 'inbox/1')).toBe('-')
+  // A group that begins anew is one again.
+  expect(await renew('+inbox/2', second.id)).toMatch(/^q/)
+  expect(await renew('=inbox/2', third.id)).toMatch(/^q/)
+  expect(await renew('*', 'inbox/2')).toMatch(/^q/)
 })

@@ -3,7 +3,8 @@
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
---           room.lua. Or `patienceMs listens minHoldMs <group>`: those tickets of the call that wait are added to the group; see renew.lua
+--           room.lua. Or `patienceMs listens minHoldMs +<group>`, or `… =<group>`: those tickets of the call that wait are added to the
+--           group; see renew.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or `-` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
@@ -143,10 +144,10 @@ if #general > 0 then
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?(.*)$')
+  local patience, listens, minHold, mode, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?([+=]?)(.*)$')
   local asked = share({
     ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
-    joins = groupName ~= '' and groupName,
+    joins = mode ~= '' and groupName, begins = mode == '+',
   })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)

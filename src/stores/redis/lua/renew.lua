@@ -1,15 +1,15 @@
 -- Keeps tickets alive: one room for each, all on the same terms.
 --
--- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with `+` adds those tickets
--- of the call that wait to a group. A call with `*` asks about groups: an answer counts for all waiters of the group, as long as none has
--- left it.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with `+` begins a group
+-- with those tickets of the call that wait, and calls with `=` add more to it. A call with `*` asks about groups: an answer counts for
+-- all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
 --           room.lua
---         4 `acceptMs inbox` of the process that asks, or `acceptMs inbox <group>`, or `acceptMs inbox +<group>`, or `acceptMs inbox *`;
---           a group has one room
+--         4 `acceptMs inbox` of the process that asks; behind that ` <group>`, ` +<group>`, ` =<group>` or ` *`. With a group there is
+--           one room
 --         5… the ids, in the order of the rooms. With `*` the names of groups
 -- Result  a line for each ticket or group, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
@@ -25,7 +25,7 @@
 -- waiters, and then renews or confirms the ticket.
 --@ start
 local ttl = tonumber(ARGV[1])
-local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+*]?)(.*)$')
+local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+=*]?)(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
@@ -82,7 +82,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(accept), joins = mode == '+' and groupName,
+  accept = tonumber(accept), joins = (mode == '+' or mode == '=') and groupName, begins = mode == '+',
 }
 
 local function ask(id)

@@ -154,8 +154,8 @@ export class Renewals {
     const ofGroups = batchesOf(waiters, { same: sameTerms, most: MOST_IN_GROUP })
     const answers = ofGroups.flatMap((ofGroup) => {
       const group = groups.newGroup(ofGroup[0])
-      return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch) =>
-        this.#renewJoining(partition, batch, { groups, group }),
+      return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch, index) =>
+        this.#renewJoining(partition, batch, { groups, group, begins: index === 0 }),
       )
     })
     return (await Promise.all(answers)).flat()
@@ -164,10 +164,10 @@ export class Renewals {
   async #renewJoining(
     partition: Partition,
     batch: Batch<Ticket>,
-    { groups, group }: { readonly groups: WaitGroups; readonly group: WaitGroup },
+    { groups, group, begins }: JoiningPart,
   ): Promise<readonly RenewAnswer[]> {
     try {
-      const answered = await this.#renewBatch(partition, batch, `+${group.name}`)
+      const answered = await this.#renewBatch(partition, batch, `${begins ? '+' : '='}${group.name}`)
       for (const [index, ticket] of batch.entries())
         if (answered[index]?.tag === 'queued') groups.join(ticket, group)
       return answered
@@ -222,6 +222,13 @@ interface GroupPart {
   readonly group: WaitGroup
   /** Whether the batch is of those that are due, and not of a few that were woken. */
   readonly isRound: boolean
+}
+
+interface JoiningPart {
+  readonly groups: WaitGroups
+  readonly group: WaitGroup
+  /** Whether these are the first waiters of the group. */
+  readonly begins: boolean
 }
 
 /** A question whether the waiters of a group wait. */

@@ -188,7 +188,8 @@ export class RoomRequests {
       for (const batch of batchesOf(there, { same: onSameTerms, most: MOST_TOGETHER })) {
         group = there.length < LEAST_IN_GROUPS ? undefined : this.#groupFor(batch, group)
         const args = this.#argsFor(partition, batch)
-        this.#terms.addForAcquire(args, batch[0].asked, { flow: this.#flow, group: group?.name })
+        const joins = group && `${group.asked === batch.length ? '+' : '='}${group.name}`
+        this.#terms.addForAcquire(args, batch[0].asked, { flow: this.#flow, group: joins })
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)

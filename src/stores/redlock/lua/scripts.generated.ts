@@ -220,12 +220,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -258,8 +261,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -897,12 +902,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -935,8 +943,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -1334,7 +1344,8 @@ return answer
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
---           room.lua. Or \`patienceMs listens minHoldMs <group>\`: those tickets of the call that wait are added to the group; see renew.lua
+--           room.lua. Or \`patienceMs listens minHoldMs +<group>\`, or \`… =<group>\`: those tickets of the call that wait are added to the
+--           group; see renew.lua
 --         4 facts; see room.lua · 5… the ids, in the order of the rooms
 --         6 on redlock only, where each call has one id: the proposed fence, or \`-\` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
@@ -1630,12 +1641,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -1668,8 +1682,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -2131,10 +2147,10 @@ end
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?(.*)$')
+  local patience, listens, minHold, mode, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?([+=]?)(.*)$')
   local asked = share({
     ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
-    joins = groupName ~= '' and groupName,
+    joins = mode ~= '' and groupName, begins = mode == '+',
   })
   for _, at in ipairs(general) do
     answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
@@ -2298,12 +2314,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -2336,8 +2355,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -3065,12 +3086,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -3103,8 +3127,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -3521,16 +3547,16 @@ return table.concat(answers, '\\n')
 `,
   renew: `-- Keeps tickets alive: one room for each, all on the same terms.
 --
--- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` adds those tickets
--- of the call that wait to a group. A call with \`*\` asks about groups: an answer counts for all waiters of the group, as long as none has
--- left it.
+-- A group is made of waiters of one process for one key, and is remembered by one entry; see room.lua. A call with \`+\` begins a group
+-- with those tickets of the call that wait, and calls with \`=\` add more to it. A call with \`*\` asks about groups: an answer counts for
+-- all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
 --         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
 --           room.lua
---         4 \`acceptMs inbox\` of the process that asks, or \`acceptMs inbox <group>\`, or \`acceptMs inbox +<group>\`, or \`acceptMs inbox *\`;
---           a group has one room
+--         4 \`acceptMs inbox\` of the process that asks; behind that \` <group>\`, \` +<group>\`, \` =<group>\` or \` *\`. With a group there is
+--           one room
 --         5… the ids, in the order of the rooms. With \`*\` the names of groups
 -- Result  a line for each ticket or group, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
@@ -3551,7 +3577,7 @@ local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
 local ttl = tonumber(ARGV[1])
-local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+*]?)(.*)$')
+local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+=*]?)(.*)$')
 local answers, general = {}, {}
 
 -- Lone holders. Only the expiry in their entry changes; room.lua says where it stands.
@@ -3763,12 +3789,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -3801,8 +3830,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
@@ -4237,7 +4268,7 @@ end
 local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
-  accept = tonumber(accept), joins = mode == '+' and groupName,
+  accept = tonumber(accept), joins = (mode == '+' or mode == '=') and groupName, begins = mode == '+',
 }
 
 local function ask(id)

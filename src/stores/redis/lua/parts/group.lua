@@ -11,12 +11,15 @@ local function group(name)
   return room.groups[name]
 end
 
+-- Groups that their last waiter has left in this call.
+local emptied = {}
+
 -- Call it only after something was removed: a full server refuses a script that begins by adding.
 local function writeGroup(known)
   if known.entry then redis.call('ZREM', room.key, known.entry) end
   known.entry, known.stale = nil, nil
   if known.count == 0 then
-    room.groups[known.name] = false
+    room.groups[known.name], emptied[known.name] = false, true
     return
   end
   known.entry = 'r' .. known.name .. '\0' .. known.till .. ' ' .. known.hold .. ' ' .. known.count .. ' ' .. known.changed
@@ -49,8 +52,10 @@ local function hear(known, asked)
   keep(known.till)
 end
 
+-- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
+-- as changed, also when the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
-  local known = group(name) or { name = name, count = 0, changed = '0' }
+  local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
   known.count = known.count + 1
   hear(known, asked)
