@@ -195,8 +195,7 @@ export class Inbox {
       opening.close()
       const since = performance.now() - UNPROVEN_MS
       const recent = outgoing.unproven.filter(({ at }) => at >= since).map(({ notice }) => notice)
-      if (recent.length > 0 && !this.#closed)
-        setTimeout(() => void this.#probe(inbox, recent), ENDING_MS).unref()
+      if (recent.length > 0) this.#probeAfter(ENDING_MS, inbox, recent)
     })
     this.#outgoing.set(inbox, outgoing)
     return outgoing
@@ -204,16 +203,27 @@ export class Inbox {
 
   /**
    * The process may have ended before it read the last lines. Or it lives and has no file descriptor left: then it closes every
-   * connection that it accepts. One more connection tells which.
+   * connection that it accepts. One more connection tells which, once a process that is ending has closed its socket, too.
    */
-  async #probe(inbox: string, notices: readonly Notice[]): Promise<void> {
+  #probeAfter(pauseMs: number, inbox: string, notices: readonly Notice[]): void {
+    if (this.#closed) return
+    const probe = async (): Promise<void> => {
+      const listens = await this.#probe(inbox, notices)
+      if (listens && pauseMs < LONG_ENDING_MS) this.#probeAfter(5 * pauseMs, inbox, notices)
+    }
+    setTimeout(() => void probe(), pauseMs).unref()
+  }
+
+  /** Whether a process listens there. If none does, nobody has heard the notices. */
+  async #probe(inbox: string, notices: readonly Notice[]): Promise<boolean> {
     const opening = this.#openingTo(inbox)
-    if (opening === undefined) return
+    if (opening === undefined) return false
     const socket = connect({ path: opening.path }).unref()
     const result = await answerOf(socket)
     socket.destroy()
     opening.close()
     if (result === 'refused') this.#unheard(notices)
+    return result === 'connected'
   }
 
   #openingTo(inbox: string): Opening | undefined {
@@ -246,8 +256,10 @@ interface OpenInbox {
 const IDLE_MS = 5000
 /** The longest acceptance term that the engine gives: an older offer has ended by itself. */
 const UNPROVEN_MS = 3000
-/** A process that ends closes its sockets one by one, within microseconds. */
+/** A process that ends closes its sockets one by one, as a rule within microseconds. */
 const ENDING_MS = 10
+/** On a busy machine it may be stopped in between. */
+const LONG_ENDING_MS = 250
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
 
