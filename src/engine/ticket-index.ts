@@ -59,15 +59,19 @@ export class TicketIndex<E extends Indexed> {
     return slot
   }
 
-  /** Empties a slot, and moves entries behind it that could not be found any more. */
+  /** Empties a slot, and moves entries behind it that could not be found any more (Knuth 1973, 6.4, algorithm R). */
   #empty(slot: number): void {
     const last = this.#slots.length - 1
-    this.#slots[slot] = undefined
+    let hole = slot
     for (let at = (slot + 1) & last; this.#slots[at] !== undefined; at = (at + 1) & last) {
-      const entry = this.#slots[at] as E
-      this.#slots[at] = undefined
-      this.#put(entry, this.#hashes[at] as number)
+      const hash = this.#hashes[at] as number
+      // It is found from the slot of its hash on. If that is behind the hole, it stays.
+      if (((at - hash) & last) < ((at - hole) & last)) continue
+      this.#slots[hole] = this.#slots[at]
+      this.#hashes[hole] = hash
+      hole = at
     }
+    this.#slots[hole] = undefined
   }
 
   #resize(length: number): void {

@@ -57,4 +57,15 @@ describe('an index of tickets', () => {
     expect(index.find('same')).toBe(after)
     expect(index.size).toBe(1)
   })
+
+  test('loses time, but not much, with five thousand ids that all end alike', () => {
+    const index = new TicketIndex<Indexed>()
+    const entries = Array.from({ length: 5000 }, (_, n) => entryOf(`${n}-the same end`))
+    for (const entry of entries) index.add(entry)
+    for (const entry of entries) {
+      expect(index.find(entry.ticket.id)).toBe(entry)
+      index.remove(entry)
+    }
+    expect(index.size).toBe(0)
+  })
 })
