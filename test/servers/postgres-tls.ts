@@ -6,7 +6,10 @@ export async function enableTls(server: PostgresServer): Promise<void> {
   // The server writes the files itself, because it takes no key that other users may read.
   const copy = (from: string, to: string) => {
     const content = readFileSync(new URL(`etcd-certificates/${from}`, import.meta.url), 'base64')
-    return server.sql(`copy (select 1) to program 'umask 077; echo ${content} | base64 -d > ${to}'`)
+    // The program reads what it is sent: the server fails if it ends before that.
+    return server.sql(
+      `copy (select 1) to program 'cat > /dev/null; umask 077; echo ${content} | base64 -d > ${to}'`,
+    )
   }
   await copy('member.pem', 'server.crt')
   await copy('member.key', 'server.key')
