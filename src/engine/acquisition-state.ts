@@ -46,7 +46,7 @@ export interface Waiting {
   /** How much sooner than `askAgainAt` it may be renewed, to share a request with others. */
   slackMs: number
   lastError: unknown
-  /** The store's clock in the last `queued` answer. Undefined: no message is the lease, each is a hint. */
+  /** The store's clock in the last `queued` answer. Undefined: every message is only a hint. */
   readonly sample: ClockSample | undefined
   /** A message that came after that answer. It is used at the end of this tick. */
   granted: Granted | undefined

@@ -62,7 +62,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
   #wokenAt: number | undefined
   /** A wake came while a request was open, so what the store answers may be older than what the wake is about. */
   #overtaken = false
-  /** Whether the ticket was asked for once more: it may have waited twice, and a message may be about the first time. */
+  /** Whether the ticket was asked for more than once. Then it may have waited twice, and a message may be about the first wait. */
   #askedAgain = false
   /** The event `queued` was told. */
   #queued: boolean

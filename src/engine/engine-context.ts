@@ -123,7 +123,7 @@ export class EngineContext {
   release(ticket: Ticket, options: ReleaseOptions): Promise<void> | undefined {
     const reply = requestRelease(this.store, ticket, options)
     if (!isLater(reply)) return undefined
-    // Field by field: with a spread, this step takes two fifths of the engine's time for a lock.
+    // Field by field. A spread here takes 1 µs, which is as long as nearly all else that the engine does for a lock.
     const { cancel, remainingMs, atMs } = options
     const { callerDone } = new PendingRelease(this, ticket, { cancel, remainingMs, atMs, reply })
     // `close()` stops the renewal loop, which would end this wait. So the wait gets a timer of its own.

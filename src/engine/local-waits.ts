@@ -36,7 +36,7 @@ export class LocalWaits {
     this.#renewals.schedule(awaited, now)
   }
 
-  /** One waits no longer. `heldUntil`: it holds until then, if its lease is not renewed. */
+  /** One waits no longer. `heldUntil`: given if it holds the key now; its lease ends then unless it is renewed. */
   end({ key }: Ticket, heldUntil: number = Number.POSITIVE_INFINITY): void {
     const awaited = this.#keys.get(key)
     if (awaited === undefined) return

@@ -44,7 +44,7 @@ export class Wakes {
     this.#context = context
   }
 
-  /** How many waits hear messages. */
+  /** How many waits are told of messages. */
   get size(): number {
     return this.#waiters.size
   }

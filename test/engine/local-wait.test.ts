@@ -88,6 +88,7 @@ describe('a wait in the process of the store', () => {
     await clock.advance(499)
     expect(await outcomeOf(last)).toBe('pending')
     await clock.advance(2)
+    expect(await outcomeOf(last)).not.toBe('pending')
     await (await last).release()
   })
 

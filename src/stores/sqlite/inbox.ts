@@ -203,7 +203,8 @@ export class Inbox {
 
   /**
    * The process may have ended before it read the last lines. Or it lives and has no file descriptor left: then it closes every
-   * connection that it accepts. One more connection tells which, once a process that is ending has closed its socket, too.
+   * connection that it accepts. One more connection tells which. A process that is ending may not have closed its listening socket yet, so this is
+   * tried up to three times.
    */
   #probeAfter(pauseMs: number, inbox: string, notices: readonly Notice[]): void {
     if (this.#closed) return
@@ -258,7 +259,7 @@ const IDLE_MS = 5000
 const UNPROVEN_MS = 3000
 /** A process that ends closes its sockets one by one, as a rule within microseconds. */
 const ENDING_MS = 10
-/** On a busy machine it may be stopped in between. */
+/** The pause before the last probe. On a busy machine such a process may be stopped between two of its sockets. */
 const LONG_ENDING_MS = 250
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500

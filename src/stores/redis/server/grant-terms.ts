@@ -14,7 +14,10 @@ export class GrantTerms {
     this.#grantsByMessage = grantsByMessage
   }
 
-  /** `flow`: whether messages to this process' inbox flow. `group`: the group that the tickets join if they wait: `+` and its name if they begin it, else `=` and its name. */
+  /**
+   * `flow`: whether messages to this process' inbox flow. `group`: the group that the tickets join if they wait, as `+<name>` if they
+   * begin it, or as `=<name>`.
+   */
   addForAcquire(
     args: string[],
     ticket: Ticket,
@@ -24,7 +27,10 @@ export class GrantTerms {
     args.push(this.#facts(ticket))
   }
 
-  /** `group`: the name of the group that the tickets are in. After a `+`: of the one that they begin. After a `=`: of the one that they join. `*`: the ids are names of groups. */
+  /**
+   * `group`: the name of the group that the tickets are in. `+<name>`: they begin this group. `=<name>`: they join it. `*`: the ids are
+   * names of groups.
+   */
   addForRenew(
     args: string[],
     ticket: Ticket,

@@ -324,8 +324,8 @@ local function hear(known, asked)
   keep(known.till)
 end
 
--- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
--- as changed, also when the last one has left before the next one joins.
+-- The process believes that all waiters that have ever joined are in the group. So a group counts as changed once one of them has
+-- left, also if the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
   local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
@@ -1001,8 +1001,8 @@ local function hear(known, asked)
   keep(known.till)
 end
 
--- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
--- as changed, also when the last one has left before the next one joins.
+-- The process believes that all waiters that have ever joined are in the group. So a group counts as changed once one of them has
+-- left, also if the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
   local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
@@ -1781,8 +1781,8 @@ local function hear(known, asked)
   keep(known.till)
 end
 
--- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
--- as changed, also when the last one has left before the next one joins.
+-- The process believes that all waiters that have ever joined are in the group. So a group counts as changed once one of them has
+-- left, also if the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
   local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
@@ -2488,8 +2488,8 @@ local function hear(known, asked)
   keep(known.till)
 end
 
--- The process takes all waiters that have ever joined for waiters of the group. So a group that some of them have left already counts
--- as changed, also when the last one has left before the next one joins.
+-- The process believes that all waiters that have ever joined are in the group. So a group counts as changed once one of them has
+-- left, also if the last one has left before the next one joins.
 local function joinGroup(waiter, name, asked)
   local known = group(name) or { name = name, count = 0, changed = asked.begins and not emptied[name] and '0' or '1' }
   room.groups[name] = known
