@@ -171,9 +171,14 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
   let forgetful = 0
   let forgetfulServers = 0
   let answered = 0
+  let eviction: Gone | undefined
   for (const [index, answer] of tally.answers.entries()) {
     if (answer === undefined) continue
-    if (answer.tag === 'gone') return answer
+    if (answer.tag === 'gone') {
+      if (!answer.evicted) return answer
+      eviction = answer
+      continue
+    }
     answered += 1
     const server = servers[index]
     const counts = server?.votesCount === true
@@ -184,6 +189,7 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
   }
   if (votes.length >= majority) return { tag: 'elected', votes }
   if (votes.length + tally.pending >= majority) return undefined
+  if (eviction !== undefined) return eviction
   if (answered < majority) {
     if (answered + tally.pending >= majority) return undefined
     throw tooFewError(quorum, tally, key)

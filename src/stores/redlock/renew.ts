@@ -89,7 +89,6 @@ function tallyOf(tally: Tally<readonly RenewAnswer[]>, index: number): ServerTal
 
 function isDecided(quorum: Quorum, record: TicketRecord, { answers, pending }: ServerTally): boolean {
   const { majority } = quorum
-  if (answers.some(isEviction)) return true
   if (count(answers, 'held') >= majority) {
     // A ticket of another process has a fence already. It is certain only if a quorum names the same one.
     return (
@@ -98,6 +97,7 @@ function isDecided(quorum: Quorum, record: TicketRecord, { answers, pending }: S
       agreedFence(votesOf(quorum, answers), majority) !== undefined
     )
   }
+  if (answers.some(isEviction)) return count(answers, 'held') + pending < majority
   if (record.waitsForAll) return false
   const waits = count(answers, 'held') + count(answers, 'queued')
   // The ticket cannot get a quorum of votes any more, and whether it waits is certain.
@@ -127,9 +127,10 @@ class Renewal {
 
   async answerTo(tally: ServerTally): Promise<RenewAnswer> {
     const { majority } = this.#quorum
-    const eviction = tally.answers.find(isEviction)
-    if (eviction !== undefined) return this.#evicted(eviction)
     const held = count(tally.answers, 'held')
+    const eviction = tally.answers.find(isEviction)
+    // An eviction of those that wait may have found the ticket in the queue of a server that was the last to let it in.
+    if (eviction !== undefined && held < majority) return this.#evicted(eviction)
     const isHolder = this.#record.fence !== undefined
     if (held >= majority && (isHolder || this.#counting(tally) >= majority)) return this.#held(tally)
     if (held >= majority) throw forgetfulError(this.#quorum, this.#ticket.key)

@@ -1,6 +1,17 @@
-import { afterAll, beforeAll, expect, test, vi } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import {
+  afterAll,
+  afterEach,
+  beforeAll,
+  beforeEach,
+  describe,
+  expect,
+  onTestFinished,
+  test,
+  vi,
+} from 'vitest'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { acquire } from '../../../src/stores/etcd/acquire.ts'
+import { evict } from '../../../src/stores/etcd/evict.ts'
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { release } from '../../../src/stores/etcd/release.ts'
@@ -21,6 +32,14 @@ afterAll(async () => {
   await server.close()
 })
 
+function newSession(): Session {
+  const prefix = 'holdfast/'
+  const cluster = new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix })
+  const session = new Session(cluster, prefix)
+  onTestFinished(() => session.close())
+  return session
+}
+
 test('a holder that renews while it is released before its minimum hold is over holds no longer', async () => {
   for (let round = 0; round < 10; round += 1) {
     const mine = ticket({ minHoldMs: 30_000 })
@@ -31,11 +50,7 @@ test('a holder that renews while it is released before its minimum hold is over 
 })
 
 test('a holder that is released while the lease of its minimum hold is granted holds no longer', async () => {
-  const prefix = 'holdfast/'
-  const session = new Session(
-    new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix }),
-    prefix,
-  )
+  const session = newSession()
   const mine = ticket({ key: 'pinned', minHoldMs: 30_000 })
   const expiring = session.leases.expiring.bind(session.leases)
   vi.spyOn(session.leases, 'expiring').mockImplementationOnce(async (durationMs) => {
@@ -45,15 +60,10 @@ test('a holder that is released while the lease of its minimum hold is granted h
   })
   expect(await acquire(session, mine)).toEqual({ tag: 'gone', evicted: false })
   expect(session.tickets.get(mine.id)?.state.tag).toBe('leaving')
-  session.close()
 })
 
 test('a waiter whose turn comes while its lease is kept alive is told so', async () => {
-  const prefix = 'holdfast/'
-  const session = new Session(
-    new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix }),
-    prefix,
-  )
+  const session = newSession()
   const [holder, waiter] = [ticket({ key: 'lease' }), ticket({ key: 'lease' })]
   fenceOf(await store.acquire(holder))
   expect(await acquire(session, waiter)).toMatchObject({ tag: 'queued' })
@@ -64,5 +74,68 @@ test('a waiter whose turn comes while its lease is kept alive is told so', async
   })
   const [answer] = await renew(session, [waiter])
   fenceOf(answer)
-  session.close()
+})
+
+describe('an eviction of those that wait', () => {
+  // Another process holds. A process that admits a waiter of its own also writes the waiter's key, and that alone
+  // would stop the eviction.
+  let other: Store
+  beforeEach(() => {
+    other = etcdStore({ endpoints: [server.url] })
+  })
+  afterEach(() => other.close())
+
+  /** Evicts in a session of its own, and runs `act` once between the read of the room and the transaction. */
+  async function evictWaiters(
+    { key, id }: { key: string; id: string | undefined },
+    act: () => Promise<unknown>,
+    { inTransaction = 1 } = {},
+  ): Promise<readonly string[]> {
+    const session = newSession()
+    const tombstones = session.leases.tombstones.bind(session.leases)
+    let transactions = 0
+    vi.spyOn(session.leases, 'tombstones').mockImplementation(async (durationMs) => {
+      transactions += 1
+      if (transactions === inTransaction) await act()
+      return tombstones(durationMs)
+    })
+    const evicted = await evict(session, { key, id, reason: 'too late', onlyIfWaiting: true })
+    expect(transactions).toBeGreaterThanOrEqual(inTransaction)
+    return evicted
+  }
+
+  async function queueBehind(holder: Ticket, count: number): Promise<readonly Ticket[]> {
+    fenceOf(await other.acquire(holder))
+    const waiters = Array.from({ length: count }, () =>
+      ticket({ key: holder.key, patienceMs: 60_000, acceptMs: 30_000 }),
+    )
+    for (const waiter of waiters) expect(await store.acquire(waiter)).toMatchObject({ tag: 'queued' })
+    return waiters
+  }
+
+  test('leaves a waiter alone that becomes the holder before the eviction is written', async () => {
+    const holder = ticket({ key: 'given way' })
+    const [next] = (await queueBehind(holder, 1)) as [Ticket]
+    expect(await evictWaiters(next, async () => other.release(releaseOf(holder)))).toEqual([])
+    const [renewed] = await store.renew([next])
+    expect(fenceOf(await store.acquire(next))).toBe(fenceOf(renewed))
+  })
+
+  test('evicts a waiter that still waits although another waiter became the holder meanwhile', async () => {
+    const holder = ticket({ key: 'moved up' })
+    const [next, last] = (await queueBehind(holder, 2)) as [Ticket, Ticket]
+    expect(await evictWaiters(last, async () => other.release(releaseOf(holder)))).toEqual([last.id])
+    expect(await store.acquire(last)).toEqual({ tag: 'gone', evicted: true, reason: 'too late' })
+    fenceOf(await store.acquire(next))
+  })
+
+  test('leaves the new holder alone if the old one leaves between two transactions of one eviction', async () => {
+    const holder = ticket({ key: 'a long queue' })
+    // One transaction takes 50 of them, from the end of the queue.
+    const [next, ...others] = (await queueBehind(holder, 60)) as [Ticket, ...Ticket[]]
+    const leave = async () => other.release(releaseOf(holder))
+    const evicted = await evictWaiters({ key: holder.key, id: undefined }, leave, { inTransaction: 2 })
+    expect([...evicted].sort()).toEqual(others.map(({ id }) => id).sort())
+    fenceOf(await store.acquire(next))
+  })
 })

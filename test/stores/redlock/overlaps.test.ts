@@ -150,6 +150,46 @@ test('a waiter that most servers have forgotten may ask again under its id, what
   fenceOf(await store.acquire(waiter))
 })
 
+describe('an eviction of those that wait that meets a slow release', () => {
+  /** The release of the holder reaches two servers. On the third one the waiter still waits, and is evicted. */
+  async function queueAndAdmit(): Promise<{ readonly waiter: Ticket; evict(): Promise<readonly string[]> }> {
+    const [holder, waiter] = [ticket(), ticket()]
+    fenceOf(await other.acquire(holder))
+    expect((await store.acquire(waiter)).tag).toBe('queued')
+    for (const url of masters.urls.slice(0, 2)) {
+      const alone = redisStore(newClient(url))
+      await alone.release(releaseOf(holder))
+      await alone.close()
+    }
+    const request = { key: waiter.key, id: waiter.id, reason: 'too late', onlyIfWaiting: true }
+    const evict = async (): Promise<readonly string[]> => {
+      // From now on the third server is the first to answer.
+      const told = gate()
+      for (const link of links.slice(0, 2)) link.onReply = () => told.opened
+      links[2].onReply = (script) => {
+        if (script === 'renew' || script === 'acquire') setImmediate(told.open)
+      }
+      return other.evict(request)
+    }
+    return { waiter, evict }
+  }
+
+  test('takes the key from no holder', async () => {
+    const { waiter, evict } = await queueAndAdmit()
+    const fence = fenceOf((await store.renew([waiter]))[0])
+    expect(await evict()).toEqual([])
+    expect(fenceOf((await store.renew([waiter]))[0])).toBe(fence)
+    expect(fenceOf(await store.acquire(waiter))).toBe(fence)
+  })
+
+  test.each(['renew', 'acquire'] as const)('takes no offer from a waiter that asks by %s', async (verb) => {
+    const { waiter, evict } = await queueAndAdmit()
+    expect(await evict()).toEqual([])
+    const ask = async () => (verb === 'renew' ? (await store.renew([waiter]))[0] : store.acquire(waiter))
+    fenceOf(await ask())
+  })
+})
+
 test('a ticket that is released before a slow server could be asked about it is not let in there afterwards', async () => {
   const met = gate()
   links[2].onRequest = (script) => (script === 'identity' ? met.opened : undefined)
