@@ -18,19 +18,70 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
-const quick = ['demo', '--kill-every', '1200ms', '--for', '6s']
+/** A line that the demo prints with `--json`, as far as it is looked at here. */
+interface DemoLine {
+  readonly tag: string
+  readonly atMs: number
+  readonly worker: number
+  readonly fault: string
+  readonly handOvers: { readonly release: number }
+  readonly slowestMs: { readonly term: number; readonly kill: number }
+  readonly writes: number
+}
+
+/** A demo with at least three faults, unless the machine is too busy for them. */
+function demo(faultEveryMs: number): string[] {
+  return [
+    'demo',
+    '--kill-every',
+    `${faultEveryMs}ms`,
+    '--ttl',
+    `${faultEveryMs / 2}ms`,
+    '--for',
+    `${5 * faultEveryMs}ms`,
+  ]
+}
+
+/**
+ * Runs the demo until it tells its story as it does on an idle machine: each time twice as slowly, because on a busy one
+ * a worker also loses a key that nobody took from it.
+ */
+async function untilUndisturbed(tell: (faultEveryMs: number) => Promise<() => void>): Promise<void> {
+  for (let faultEveryMs = 1200; ; faultEveryMs *= 2) {
+    const expectStory = await tell(faultEveryMs)
+    try {
+      return expectStory()
+    } catch (error) {
+      if (faultEveryMs > 8000) throw error
+    }
+  }
+}
 
 describe.each(sharedStores)('the demo on $name', ({ open }) => {
   test('shows every way in which a hold ends, and finds nothing broken', async () => {
     await using store = await open()
-    const { code, stdout, stderr } = await shell.run([...quick, '--json', '--store', store.url])
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    const events = stdout
-      .trimEnd()
-      .split('\n')
-      .map((line) => JSON.parse(line))
-    const seen = (tag: string) => events.filter((event) => event.tag === tag)
+    await untilUndisturbed(async (faultEveryMs) => {
+      const { code, stdout, stderr } = await shell.run([
+        ...demo(faultEveryMs),
+        '--json',
+        '--store',
+        store.url,
+      ])
+      // However busy the machine is.
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      const events = stdout
+        .trimEnd()
+        .split('\n')
+        .map((line): DemoLine => JSON.parse(line))
+      const [summary] = events.filter(({ tag }) => tag === 'summary')
+      expect(summary).toMatchObject({ doubleHolders: 0, lostUpdates: 0, fencesOutOfOrder: 0 })
+      expect((await shell.run(['ls', '--store', store.url])).stdout).toBe('')
+      return () => expectEveryWay(events, faultEveryMs / 2)
+    })
+  })
 
+  function expectEveryWay(events: readonly DemoLine[], ttlMs: number): void {
+    const seen = (tag: string) => events.filter((event) => event.tag === tag)
     expect(
       seen('struck')
         .map(({ fault }) => fault)
@@ -42,42 +93,44 @@ describe.each(sharedStores)('the demo on $name', ({ open }) => {
       )
     }
     const [stopped] = seen('struck').filter(({ fault }) => fault === 'stop')
-    expect(seen('lost')).toEqual([expect.objectContaining({ worker: stopped.worker })])
-    expect(seen('late-write')).toEqual([expect.objectContaining({ worker: stopped.worker, counted: false })])
+    expect(seen('lost')).toEqual([expect.objectContaining({ worker: stopped?.worker })])
+    expect(seen('late-write')).toEqual([expect.objectContaining({ worker: stopped?.worker, counted: false })])
 
     const [summary] = seen('summary')
-    expect(summary).toMatchObject({ doubleHolders: 0, lostUpdates: 0, fencesOutOfOrder: 0, refused: 1 })
-    expect(summary.handOvers.release).toBeGreaterThan(0)
-    // A released key is handed over at once. A key of a crashed holder is free after the ttl at most, which is half of
-    // the 1200 ms here, and a bit.
-    expect(summary.slowestMs.term).toBeLessThan(600)
-    expect(summary.slowestMs.kill).toBeLessThan(600 + 1000)
-    expect(summary.writes).toBeGreaterThan(20)
-    expect((await shell.run(['ls', '--store', store.url])).stdout).toBe('')
-  })
+    expect(summary).toMatchObject({ refused: 1 })
+    expect(summary?.handOvers.release).toBeGreaterThan(0)
+    // A released key is handed over at once. A key of a crashed holder is free after the ttl at most, and a bit.
+    expect(summary?.slowestMs.term).toBeLessThan(ttlMs)
+    expect(summary?.slowestMs.kill).toBeLessThan(ttlMs + 1000)
+    expect(summary?.writes).toBeGreaterThan(20)
+  }
 })
 
 test('the demo without options needs nothing but a temporary file, and prints text for people', async () => {
-  const { code, stdout, stderr } = await shell.run(quick)
-  expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-  for (const word of [
-    'trying',
-    'acquired   fence',
-    'working',
-    'renewing',
-    'released',
-    'took over',
-    'SIGKILL',
-    'refused',
-  ]) {
-    expect(stdout).toMatch(new RegExp(`^ *\\d+\\.\\d{3}s  worker \\d+ +${word}`, 'm'))
-  }
-  expect(stdout).toMatch(/^ {2}double holders +0 {2}ok$/m)
-  expect(stdout).not.toContain('\x1b')
+  await untilUndisturbed(async (faultEveryMs) => {
+    const { code, stdout, stderr } = await shell.run(demo(faultEveryMs))
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+    expect(stdout).toMatch(/^ {2}double holders +0 {2}ok$/m)
+    expect(stdout).not.toContain('\x1b')
+    return () => {
+      for (const word of [
+        'trying',
+        'acquired   fence',
+        'working',
+        'renewing',
+        'released',
+        'took over',
+        'SIGKILL',
+        'refused',
+      ]) {
+        expect(stdout).toMatch(new RegExp(`^ *\\d+\\.\\d{3}s  worker \\d+ +${word}`, 'm'))
+      }
+    }
+  })
 })
 
 test('the demo finds out when every process is alone with its store, and exits with 1', async () => {
-  const { code, stdout } = await shell.run([...quick, '--store', 'memory:'])
+  const { code, stdout } = await shell.run([...demo(1200), '--store', 'memory:'])
   expect(code).toBe(1)
   expect(stdout).toMatch(/^ {2}double holders +[1-9]\d* {2}BROKEN$/m)
 })

@@ -130,7 +130,9 @@ function watch(child: ChildProcess): HoldfastProcess {
     })
   }).then(async (code) => {
     // A process that the command leaves in the background may keep the pipes open.
-    await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 200))])
+    // Many short pauses: after one long pause in which this process stood still, nothing would have been read.
+    for (let pauses = 0; pauses < 20; pauses += 1)
+      await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 10))])
     return code
   })
   return {

@@ -44,11 +44,14 @@ function clusterClient(): Client {
   return client
 }
 
-/** A `Redlock` of its own clients, which ends with the test. */
+/**
+ * A `Redlock` of its own clients, which ends with the test. The default retry window of two seconds is too short for a busy
+ * machine.
+ */
 function redlockOn(where: number | 'cluster', settings?: Partial<Settings>): Redlock {
   const clients =
     where === 'cluster' ? [clusterClient()] : servers.slice(0, where).map(({ url }) => clientOf(url))
-  const redlock = new Redlock(clients, settings)
+  const redlock = new Redlock(clients, { retryCount: 300, ...settings })
   onTestFinished(() => redlock.quit())
   return redlock
 }
@@ -92,7 +95,7 @@ describe.each([
     expect(lock.expiration).toBeGreaterThan(Date.now() + 10_000)
     await lock.release()
     expect(lock.expiration).toBe(0)
-    const again = await redlock({ retryCount: 0 }).acquire([name], 500)
+    const again = await redlock({ retryCount: 0 }).acquire([name], 30_000)
     expect(again.leases.fence(name)).toBeGreaterThan(lock.leases.fence(name))
     await again.release()
   })
@@ -100,13 +103,13 @@ describe.each([
   test('acquires, extends, and releases a multi-resource lock', async () => {
     const [own, other] = [redlock(), redlock({ retryCount: 0 })]
     const [one, two] = [resource(), resource()]
-    let lock = await own.acquire([two, one], 800)
+    let lock = await own.acquire([two, one], 30_000)
     expect(lock.resources).toEqual([two, one])
     expect(await errorOf(other.acquire([one], 500))).toBeInstanceOf(ExecutionError)
     expect(await errorOf(other.acquire([two], 500))).toBeInstanceOf(ExecutionError)
-    lock = await lock.extend(1000)
+    lock = await lock.extend(60_000)
     await lock.release()
-    for (const name of [one, two]) await (await other.acquire([name], 500)).release()
+    for (const name of [one, two]) await (await other.acquire([name], 30_000)).release()
   })
 
   test('locks automatically expire', async () => {
@@ -149,9 +152,9 @@ describe.each([
   test('overlapping multi-locks are exclusive, and nothing is kept of the one that fails', async () => {
     const own = redlock({ retryCount: 0 })
     const [one, two, three] = [resource(), resource(), resource()]
-    const lock = await own.acquire([one, two], 1000)
+    const lock = await own.acquire([one, two], 60_000)
     expect(await errorOf(own.acquire([two, three], 1000))).toBeInstanceOf(ExecutionError)
-    await (await own.acquire([three], 500)).release()
+    await (await own.acquire([three], 30_000)).release()
     await lock.release()
   })
 
@@ -181,15 +184,15 @@ describe.each([
   test('the `using` helper acquires, extends, and releases locks', async () => {
     const [own, other] = [redlock(), redlock({ retryCount: 0 })]
     const name = resource()
-    const value = await own.using([name], 1200, { automaticExtensionThreshold: 100 }, async (signal) => {
-      await sleep(1500)
+    const value = await own.using([name], 6000, { automaticExtensionThreshold: 100 }, async (signal) => {
+      await sleep(6500)
       expect(signal.aborted).toBe(false)
       expect(signal.error).toBeUndefined()
       expect(await errorOf(other.acquire([name], 300))).toBeInstanceOf(ExecutionError)
       return 'worked'
     })
     expect(value).toBe('worked')
-    await (await other.acquire([name], 300)).release()
+    await (await other.acquire([name], 30_000)).release()
   })
 
   test('the `using` helper is exclusive', async () => {
@@ -203,7 +206,7 @@ describe.each([
       expect(signal.aborted).toBe(false)
       inside -= 1
     }
-    await Promise.all([own.using([name], 3000, routine), own.using([name], 3000, routine)])
+    await Promise.all([own.using([name], 30_000, routine), own.using([name], 30_000, routine)])
   })
 
   test('the `using` helper passes on the error of its routine', async () => {
@@ -214,7 +217,7 @@ describe.each([
 })
 
 test('with three servers another holder may have a minority of them, and not a majority', async () => {
-  const own = redlockOn(3, { retryCount: 1 })
+  const own = redlockOn(3)
   const name = resource()
   const [second, third] = servers.slice(1).map(({ url }) => {
     const alone = new Redlock([clientOf(url)])
@@ -222,10 +225,10 @@ test('with three servers another holder may have a minority of them, and not a m
     return alone
   })
   const taken = await third?.acquire([name], 60_000)
-  const lock = await own.acquire([name], 500)
-  await (await lock.extend(800)).release()
+  const lock = await own.acquire([name], 30_000)
+  await (await lock.extend(60_000)).release()
   const taken2 = await second?.acquire([name], 60_000)
-  const error = (await errorOf(own.acquire([name], 500))) as unknown as ExecutionError
+  const error = (await errorOf(own.acquire([name], 500, { retryCount: 1 }))) as unknown as ExecutionError
   expect(error).toBeInstanceOf(ExecutionError)
   for (const { votesAgainst } of await Promise.all(error.attempts)) {
     for (const vote of votesAgainst.values()) expect(vote).toBeInstanceOf(ResourceLockedError)
@@ -235,14 +238,14 @@ test('with three servers another holder may have a minority of them, and not a m
 })
 
 test('with three servers a minority may be away or hang, and a majority not', async () => {
-  const own = redlockOn(3, { retryCount: 2 })
+  const own = redlockOn(3)
   const name = resource()
   servers[2]?.pause()
   try {
-    const lock = await own.acquire([name], 500)
-    await lock.extend(800).then((next: Lock) => next.release())
+    const lock = await own.acquire([name], 30_000)
+    await lock.extend(60_000).then((next: Lock) => next.release())
     servers[1]?.pause()
-    const error = await errorOf(own.acquire([name], 500))
+    const error = await errorOf(own.acquire([name], 500, { retryCount: 2 }))
     expect(error).toBeInstanceOf(ExecutionError)
     expect(error.cause).toMatchObject({ name: expect.stringMatching(/StoreError|AcquireTimeoutError/) })
   } finally {
@@ -377,8 +380,8 @@ test.each<[string, Partial<Settings>]>([
 ])('waits %s', async (_, settings) => {
   const own = redlockOn(1)
   const name = resource()
-  const lock = await own.acquire([name], 1000)
-  const waiting = own.acquire([name], 1000, settings)
+  const lock = await own.acquire([name], 30_000)
+  const waiting = own.acquire([name], 30_000, settings)
   await lock.release()
   const next = await waiting
   expect(next.leases.fence(name)).toBeGreaterThan(lock.leases.fence(name))
@@ -396,7 +399,7 @@ test('takes a duration that no timer can be set for as the longest there is', as
   const extended = await lock.extend(3 * duration)
   expect(extended.expiration).toBeGreaterThan(soonest)
   await extended.release()
-  await (await redlockOn(1, { retryCount: 0 }).acquire([name], 500)).release()
+  await (await redlockOn(1).acquire([name], 30_000)).release()
 })
 
 test('takes settings that are null for none, as redlock does', async () => {
