@@ -4,7 +4,7 @@ import { connect, createLocks, type InspectedRoom, type Locks } from '../../src/
 import { redisStore } from '../../src/stores/redis/index.ts'
 import { base64, startEtcd } from '../servers/etcd-server.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
-import { startCluster } from '../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { clients } from '../stores/redis/clients.ts'
@@ -79,7 +79,7 @@ describe('on Redis', () => {
 })
 
 test('on a Redis Cluster a user with +@read and +cluster|slots sees all keys', async () => {
-  await using cluster = await startCluster({ replicas: 0 })
+  await using cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
   for (const { command } of cluster.servers) await command(...documentedUser(), '+cluster|slots')
   const hosts = cluster.servers.map(({ port }) => `127.0.0.1:${port}`).join(',')
   await using writer = await connect(`redis+cluster://${hosts}`, { label: 'writer' })

@@ -4,7 +4,7 @@ import { createClient, createCluster } from 'redis'
 import { createClient as createClient6, createCluster as createCluster6 } from 'redis6'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { redisGuard } from '../../src/guard/index.ts'
-import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 
 let server: RedisServer
@@ -104,7 +104,7 @@ test('the prefix of ioredis goes before the fence, too', async () => {
 describe('in a cluster', () => {
   let cluster: RedisCluster
   beforeAll(async () => {
-    cluster = await startCluster({ replicas: 0 })
+    cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
   })
   afterAll(() => cluster.close())
 

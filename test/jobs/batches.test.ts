@@ -77,7 +77,7 @@ test('a job that is lost while it waits for its batch is left out', async () => 
     signals.push(job.signal)
     return batched(job)
   }
-  jobs.work({ a: handler }, { ttl: '1s', onFailure: ({ outcome }) => outcomes.push(outcome) })
+  jobs.work({ a: handler }, { ttl: '4s', onFailure: ({ outcome }) => outcomes.push(outcome) })
   await until('it waits for its batch', () => signals.length === 1)
   await jobs.cancel(first ?? '', { reason: 'not needed' })
   await until('its worker has heard of that', () => signals[0]?.aborted)

@@ -103,8 +103,8 @@ test('assertHeld of a claimed job looks at the clocks on the spot', async () => 
   await jobs.migrate()
   await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }])
   const [long] = await jobs.claim('a', { ttl: '1h' })
-  const [short] = await jobs.claim('a', { ttl: '1s' })
-  block(1000)
+  const [short] = await jobs.claim('a', { ttl: '3s' })
+  block(3000)
   expect(() => long?.assertHeld()).not.toThrow()
   expect(() => short?.assertHeld()).toThrow(
     expect.objectContaining({ code: 'lease-lost', reason: 'expired', key: short?.id }),

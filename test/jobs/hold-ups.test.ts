@@ -101,7 +101,7 @@ test('an overdue job whose key an open transaction has enqueued holds up no clai
   const jobs = scene.open()
   await jobs.migrate()
   const id = (await jobs.enqueue('keyed', null, { key: 'k', backoff: 0 })) ?? ''
-  expect(await jobs.claim('keyed', { ttl: 500 })).toHaveLength(1)
+  expect(await jobs.claim('keyed', { ttl: '3s' })).toHaveLength(1)
   const client = await scene.connect()
   await client.query('begin')
   await jobs.enqueue('keyed', null, { key: 'k', transaction: client })
@@ -159,8 +159,8 @@ test.each([
       await until('it is completed', async () => (await jobs.find(id))?.state === 'completed')
       longestMs = Math.max(longestMs, performance.now() - enqueuedAt)
     }
-    // A statement may take up to 10 s.
-    expect(longestMs).toBeLessThan(5000)
+    // A statement that is held up ends after 10 s.
+    expect(longestMs).toBeLessThan(9000)
     expect(failures).toEqual([])
     await client.query(end)
     await until('its own is settled', () => worker.jobCount === 0)

@@ -88,7 +88,7 @@ test.each(['jobs_enqueue', 'jobs_claim', 'jobs_renew', 'jobs_settle'])(
             if (attempt === 1) await fail('again', { retryIn: 1 })
           },
         },
-        { ttl: '2s', onError: (error) => errors.push(error), onFailure: (failure) => failures.push(failure) },
+        { ttl: '6s', onError: (error) => errors.push(error), onFailure: (failure) => failures.push(failure) },
       )
       await lost
       await until('it is completed', async () => {
@@ -134,14 +134,14 @@ test.each([-3_600_000, 3_600_000])(
         a: async ({ id, signal }) => {
           await until('it was renewed', async () => {
             const [row] = await scene.sql(
-              `select due_at > started_at + interval '2500 ms' as renewed from $schema.jobs where id = ${id}`,
+              `select due_at > started_at + interval '5500 ms' as renewed from $schema.jobs where id = ${id}`,
             )
             return row?.['renewed'] === true
           })
           aborted.push(signal.aborted)
         },
       },
-      { ttl: '2s', onFailure: (failure) => failures.push(failure) },
+      { ttl: '5s', onFailure: (failure) => failures.push(failure) },
     )
     await until('it is completed', async () =>
       (await jobs.count()).some(({ name, state }) => name === 'a' && state === 'completed'),

@@ -61,7 +61,7 @@ test('a place is free again when its job ends, fails or loses its worker, withou
   await jobs.migrate()
   await jobs.setLimit('a', { concurrency: 1 })
   await jobs.enqueueAll(names('a', 12).map((job) => ({ ...job, backoff: 1, maxAttempts: 2 })))
-  const [dying] = await jobs.claim('a', { ttl: '1s' })
+  const [dying] = await jobs.claim('a', { ttl: '4s' })
   expect(dying).toBeDefined()
   const seen: number[] = []
   const worker = jobs.work(

@@ -168,7 +168,7 @@ test('of many reports at once the last one stays, and an attempt that was taken 
   const jobs = scene.open()
   await jobs.migrate()
   const id = (await jobs.enqueue('a')) ?? ''
-  const [old] = await jobs.claim('a', { ttl: '1s' })
+  const [old] = await jobs.claim('a', { ttl: '5s' })
   await Promise.all(Array.from({ length: 1000 }, (_, n) => old?.setProgress(n)))
   expect((await jobs.find(id))?.progress).toBe(999)
   await expect(old?.setProgress('x'.repeat(9000))).rejects.toMatchObject({ code: 'invalid-argument' })

@@ -144,7 +144,7 @@ test('the role that works claims, runs, settles and repairs jobs, and can change
   const errors: unknown[] = []
   const worker = jobs.work(
     { done: () => {}, again: failed, dead: failed, group: () => {} },
-    { onFailure: () => {}, onError: (error) => errors.push(error), ttl: '1s', pollInterval: 100 },
+    { onFailure: () => {}, onError: (error) => errors.push(error), ttl: '6s', pollInterval: 100 },
   )
   await until('all are over', async () => {
     const states = await Promise.all(ids.map(async (id) => (await jobs.find(id ?? ''))?.state))
@@ -153,7 +153,7 @@ test('the role that works claims, runs, settles and repairs jobs, and can change
   await worker.stop()
   expect(errors).toEqual([])
   expect(await jobs.retry(ids[2] ?? '')).toEqual([ids[2]])
-  const [claimed] = await jobs.claim('dead', { ttl: '1s' })
+  const [claimed] = await jobs.claim('dead', { ttl: '3s' })
   await until('a claim ends what is overdue', async () => {
     await jobs.claim('nothing')
     return (await jobs.find(claimed?.id ?? ''))?.state === 'dead'

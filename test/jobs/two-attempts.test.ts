@@ -13,7 +13,7 @@ test.each(['old one first', 'new one first'])(
     const jobs = scene.open()
     await jobs.migrate()
     await jobs.enqueue('a', null, { backoff: 0 })
-    const [old] = await jobs.claim('a', { ttl: 500 })
+    const [old] = await jobs.claim('a', { ttl: '3s' })
     const current = await until('its lease is over', async () => (await jobs.claim('a'))[0])
     expect([old?.attempt, current.attempt]).toEqual([1, 2])
     // One statement settles both.

@@ -12,7 +12,7 @@ import Redlock, {
 } from '../../src/redlock-compat/index.ts'
 import { afterTurns, block } from '../engine/block.ts'
 import { errorOf } from '../engine/scene.ts'
-import { type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { age } from '../stores/redlock/masters.ts'
@@ -25,7 +25,7 @@ beforeAll(async () => {
   // Servers that have just started vote only when the longest duration has passed. The original redlock does not wait
   // for that, so the servers are made old.
   await Promise.all(servers.map(age))
-  cluster = await startCluster({ replicas: 0 })
+  cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
 })
 afterAll(async () => {
   await Promise.all([...servers, cluster].map((server) => server.close()))

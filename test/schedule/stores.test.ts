@@ -46,8 +46,10 @@ test.concurrent.each(Object.entries(places))(
     try {
       await ran(2)
       expect(ticks).toEqual([...new Set(ticks)].sort())
-      await until('both see an end', async () => (await lastOf(first.job)) && (await lastOf(second.job)))
-      expect(['first', 'second']).toContain((await lastOf(second.job))?.owner['label'])
+      // Only the end of one of the two latest ticks is seen, and on a busy machine the runs may lag further behind.
+      await until('the first sees an end', () => lastOf(first.job))
+      const { owner } = await until('the second sees an end', () => lastOf(second.job))
+      expect(['first', 'second']).toContain(owner['label'])
     } finally {
       await Promise.all([first.end(), second.end()])
     }

@@ -3,7 +3,7 @@ import { age } from '../stores/redlock/masters.ts'
 import { startEtcd } from './etcd-server.ts'
 import { namespacesMissing, startNamespace } from './namespaces.ts'
 import { startPostgres } from './postgres-server.ts'
-import { startCluster } from './redis-cluster.ts'
+import { PATIENT_MASTERS, startCluster } from './redis-cluster.ts'
 import { startRedis } from './redis-server.ts'
 import { startProxy } from './tcp-proxy.ts'
 
@@ -44,7 +44,7 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
   },
   async cluster() {
     if (namespacesMissing() !== undefined) {
-      const cluster = await startCluster({ replicas: 0 })
+      const cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
       return { url: cluster.url, through: undefined, close: () => cluster.close() }
     }
     // The servers of a cluster tell their addresses themselves, so no proxy can stand in between. They are at the end
@@ -52,7 +52,7 @@ export const places: Readonly<Record<string, (folder: string) => Promise<Place>>
     const network = await startNamespace()
     const { host, exec, cut, mend } = network
     const address = ['--bind', '127.0.0.1', host, '--cluster-announce-ip', host, '--protected-mode', 'no']
-    const cluster = await startCluster({ replicas: 0, args: address })
+    const cluster = await startCluster({ replicas: 0, args: [...PATIENT_MASTERS, ...address] })
     const url = cluster.url.replaceAll('127.0.0.1', host)
     return { url, through: { url, exec, cut, mend }, close: () => closeAll([cluster, network]) }
   },
