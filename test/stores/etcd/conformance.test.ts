@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
-import { storeConformance } from '../../../src/testing/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { conformanceCases } from '../conformance-cases.ts'
 
 let server: EtcdServer
 beforeAll(async () => {
@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 describe('the etcd store keeps the contract', () => {
-  const cases = storeConformance({
+  const cases = conformanceCases({
     open: () => etcdStore({ endpoints: [server.url] }),
     expiresUnasked: true,
     leftovers: (prefix) => keysLike(prefix),

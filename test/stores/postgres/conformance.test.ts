@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { postgresStore } from '../../../src/stores/postgres/index.ts'
-import { storeConformance } from '../../../src/testing/index.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
+import { conformanceCases } from '../conformance-cases.ts'
 import { clients } from './clients.ts'
 
 let server: PostgresServer
@@ -11,13 +11,13 @@ beforeAll(async () => {
 afterAll(() => server?.close())
 
 describe.each(Object.entries(clients))('the postgres store on %s keeps the contract', (_, newClient) => {
-  const cases = storeConformance({
+  const cases = conformanceCases({
     open: () => postgresStore(newClient(server.url)),
     grants: true,
     leftovers: (prefix) => keysLike(prefix),
   })
   // The cases run at the same time: they mostly wait for an expiry, and each has keys of its own.
-  for (const { name, run } of cases) test.concurrent(name, run, 60_000)
+  for (const { name, run } of cases) test.concurrent(name, run)
 })
 
 async function keysLike(prefix: string): Promise<string[]> {

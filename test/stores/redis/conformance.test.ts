@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { redisStore } from '../../../src/stores/redis/index.ts'
-import { storeConformance } from '../../../src/testing/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { conformanceCases } from '../conformance-cases.ts'
 import { clients } from './clients.ts'
 
 let server: RedisServer
@@ -11,7 +11,7 @@ beforeAll(async () => {
 afterAll(() => server.close())
 
 describe.each(Object.entries(clients))('the redis store on %s keeps the contract', (_, newClient) => {
-  const cases = storeConformance({
+  const cases = conformanceCases({
     open: () => redisStore(newClient(server.url)),
     grants: true,
     leftovers: (prefix) => keysLike(prefix),

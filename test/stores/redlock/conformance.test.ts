@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
-import { storeConformance } from '../../../src/testing/index.ts'
+import { conformanceCases } from '../conformance-cases.ts'
 import { type Masters, startMasters } from './masters.ts'
 
 let masters: Masters
@@ -9,7 +9,7 @@ beforeAll(async () => {
 afterAll(() => masters.close())
 
 describe('the redlock store keeps the contract', () => {
-  const cases = storeConformance({
+  const cases = conformanceCases({
     open: () => masters.store(),
     semaphores: false,
     order: 'best-effort',

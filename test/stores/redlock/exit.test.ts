@@ -13,7 +13,7 @@ test('no connection keeps a process alive that has nothing to do, also while one
   const { stdout } = await promisify(execFile)(
     process.execPath,
     ['--import', 'tsx', PROGRAM, `redlock:${masters.urls}`],
-    { timeout: 60_000, killSignal: 'SIGKILL' },
+    { timeout: 120_000, killSignal: 'SIGKILL' },
   )
   expect(stdout).toBe('done\n')
   for (const server of [masters.servers[0], masters.servers[2], masters.servers[4]]) {

@@ -3,12 +3,14 @@ import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.
 import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { openRedlock } from '../../../src/stores/redlock/index.ts'
+import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { shortestMs } from '../../base/measured.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { type Masters, startMasters } from './masters.ts'
+import { steeredLink } from './steered-link.ts'
 
 describe('a server that hangs', () => {
   test('costs nothing: not on connecting, and not on acquire, renewal or release', async () => {
@@ -61,20 +63,42 @@ describe('a server that hangs', () => {
 
   test('is asked no more until it is back, so nothing piles up', async () => {
     await using masters = await startMasters(3)
-    const [hung, healthy] = masters.servers as [RedisServer, RedisServer]
-    const locks = createLocks(masters.store())
+    const hung = masters.servers[0] as RedisServer
+    const links = masters.urls.map(steeredLink)
+    const sent = links.map(() => 0)
+    for (const [index, link] of links.entries()) {
+      link.onRequest = () => {
+        sent[index] = (sent[index] ?? 0) + 1
+      }
+    }
+    const settings = { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 }
+    const locks = createLocks(
+      new RedlockStore(
+        links.map(({ link }) => link),
+        settings,
+      ),
+    )
+    /** How many requests each server gets while the lock is taken 20 times. */
+    const requestsOf20 = async (): Promise<readonly number[]> => {
+      const before = [...sent]
+      for (let round = 0; round < 20; round += 1) await locks.withLock('piling', () => {})
+      return sent.map((count, index) => count - (before[index] ?? 0))
+    }
     await locks.withLock('warm', () => {})
-    for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
     await hung.pause()
-    const until1500 = performance.now() + 1500
-    while (performance.now() < until1500) await locks.withLock('piling', () => {})
+    // When the server is given up depends on the speed of the machine.
+    await until('the server is given up', async () => (await requestsOf20())[0] === 0)
+    let [asked, others] = [0, 0]
+    for (let round = 0; round < 10; round += 1) {
+      const [ofHung = 0, ofHealthy = 0] = await requestsOf20()
+      asked += ofHung
+      others += ofHealthy
+    }
+    // Now and then the store opens a new connection and asks whether the server is back.
+    expect(asked).toBeLessThan(others / 20)
+    expect(others).toBeGreaterThan(200)
     hung.resume()
-    const [asked, others] = [await scriptsRun(hung), await scriptsRun(healthy)]
-    expect(asked).toBeLessThan(others / 2)
-    await until('it takes part again', async () => {
-      await locks.withLock('piling', () => {})
-      return (await scriptsRun(hung)) > asked + 10
-    })
+    await until('it takes part again', async () => ((await requestsOf20())[0] ?? 0) >= 20)
     await nothingLeft(masters)
     await locks.close()
   })
@@ -106,12 +130,15 @@ describe('with the majority away', () => {
       const locks = createLocks(masters.store())
       await locks.withLock('warm', () => {})
       for (const server of masters.servers.slice(0, 2)) await server[way]()
-      const startedAt = performance.now()
-      await expect(locks.acquire('k', { wait: '1s' })).rejects.toMatchObject({
-        code: 'store-unavailable',
-        key: 'k',
+      const tookMs = await shortestMs(2500, async () => {
+        const startedAt = performance.now()
+        await expect(locks.acquire('k', { wait: '1s' })).rejects.toMatchObject({
+          code: 'store-unavailable',
+          key: 'k',
+        })
+        return performance.now() - startedAt
       })
-      expect(performance.now() - startedAt).toBeLessThan(4000)
+      expect(tookMs).toBeLessThan(2500)
       for (const server of masters.servers.slice(0, 2)) {
         if (way === 'pause') server.resume()
         else await server.restart()
@@ -132,20 +159,19 @@ describe('a server that has forgotten its votes', () => {
       const [store, other] = [masters.store(options), masters.store(options)]
       await other.release(releaseOf(ticket()))
       const holder = ticket({ ttlMs: 3000 })
+      const askedAt = performance.now()
       const fence = fenceOf(await store.acquire(holder))
       for (const server of masters.servers.slice(0, 2)) {
         if (how === 'restarted') await server.restart()
         else await server.command('FLUSHALL')
       }
       const thief = ticket({ ttlMs: 3000, patienceMs: 0 })
-      for (let attempt = 0; attempt < 5; attempt += 1) {
-        const outcome = await settled(other.acquire(thief))
-        expect(outcome?.tag).not.toBe('held')
-      }
       const next = await until('the votes count again', async () => {
         const outcome = await settled(other.acquire(thief))
         return outcome?.tag === 'held' ? outcome : undefined
       })
+      // The holder keeps the key for its ttl. The clocks of the servers and of this process differ by less than the allowance.
+      expect(performance.now() - askedAt).toBeGreaterThan(holder.ttlMs - 20)
       expect(fenceOf(next) > fence).toBe(true)
       for (const view of [store, other]) await view.close()
     },
@@ -366,8 +392,12 @@ test('a waiter is woken by a message, and meanwhile asks only often enough to be
   })
   expect(asked).toBe(true)
   for (const { command } of masters.servers) await command('CONFIG', 'RESETSTAT')
+  const from = performance.now()
   await new Promise((resolve) => setTimeout(resolve, 1500))
-  for (const server of masters.servers) expect(await scriptsRun(server)).toBeLessThan(6)
+  for (const server of masters.servers) {
+    const asked = await scriptsRun(server)
+    expect(asked).toBeLessThan(6 * Math.max(1, (performance.now() - from) / 1500))
+  }
   await lease.release()
   for (const one of waiting) await (await one).release()
   for (const one of [locks, others]) await one.close()

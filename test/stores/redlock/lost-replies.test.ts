@@ -21,7 +21,7 @@ test('five clients whose commands and answers get lost and overtake one another 
       faultyLink(url, { random, delayMs: 4, lost: 0.04, unanswered: 0.04, code: 'NOREPLICAS' }),
     )
     const store = new RedlockStore(links, { prefix: 'holdfast:', fences: true, maxTtlMs: 600_000 })
-    return createLocks(store, { ttl: '2s', wait: '30s' })
+    return createLocks(store, { ttl: '2s', wait: '2m' })
   })
   let inside = 0
   let served = 0

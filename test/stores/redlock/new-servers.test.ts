@@ -6,10 +6,11 @@ import { errorOf } from '../../engine/scene.ts'
 import { until } from '../../servers/until.ts'
 import { startMasters } from './masters.ts'
 
+// Two servers are enough for the refusal. The third one may not have told by then that it is new.
 const NEW = {
   code: 'store-unavailable',
   message: expect.stringMatching(
-    /^The votes of 3 of the 3 Redis servers do not count yet, and 2 have to\. .* Their votes count in [\d.]+ (?:ms|s|min), when `maxTtl` is over\. .*initRedlock\(\)/,
+    /^The votes of [23] of the 3 Redis servers do not count yet, and 2 have to\. .* Their votes count in [\d.]+ (?:ms|s|min), when `maxTtl` is over\. .*initRedlock\(\)/,
   ),
   retryAfterMs: expect.any(Number),
 }
@@ -43,7 +44,7 @@ describe('on servers that are new', () => {
     const warned = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     await using masters = await startMasters(3, { young: true })
     const [first = '', ...rest] = masters.urls
-    await using locks = await connect(`redlock:${[first, ...rest].join()}?maxTtl=1s`, { ttl: '1s' })
+    await using locks = await connect(`redlock:${[first, ...rest].join()}?maxTtl=4s`, { ttl: '4s' })
     const lease = await locks.acquire('k')
     expect(lease.fence).toBeGreaterThan(0n)
     const texts = warned.mock.calls.map(([text]) => String(text))
@@ -53,7 +54,7 @@ describe('on servers that are new', () => {
 
   test('`once` waits, too', async () => {
     await using masters = await startMasters(3, { young: true })
-    await using locks = createLocks(masters.store({ maxTtl: '1s' }), { ttl: '1s' })
+    await using locks = createLocks(masters.store({ maxTtl: '4s' }), { ttl: '4s' })
     const outcome = await locks.once('k', { remember: '900ms' }, () => 'done')
     expect(outcome).toEqual({ ran: true, value: 'done' })
   })

@@ -232,7 +232,7 @@ test('without fences a lease has none, rather than one that may be wrong', async
   expect(await locks.tryAcquire('k')).toBeNull()
   await lease.extend()
   await lease.release()
-  const held = await locks.acquire('k', { minHold: '300ms' })
+  const held = await locks.acquire('k', { minHold: '3s' })
   await held.release()
   expect(await locks.tryAcquire('k')).toBeNull()
   await locks.withLock('k', () => {})

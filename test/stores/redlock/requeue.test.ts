@@ -21,14 +21,14 @@ test('a waiter that has just given way is not silent: an offer that lapses in fr
     await server.close()
   })
   // The acceptance terms are a minute, except that of the dead waiter.
-  const [mine, dead, behind] = [ticket(), ticket({ acceptMs: 150 }), ticket()]
+  const [mine, dead, behind] = [ticket(), ticket({ acceptMs: 3000 }), ticket()]
   fenceOf(await redlockServer.rooms.acquire(mine))
   expect(await redlockServer.rooms.acquire(dead)).toMatchObject({ tag: 'queued', ahead: 0 })
   // `mine` gives way, so the key is offered to the dead waiter.
   const [vote] = await redlockServer.scripts.votes(mine.key)
   expect(await redlockServer.scripts.requeue(mine, vote?.endsAt ?? '')).toBe(true)
   expect(await redlockServer.rooms.acquire(behind)).toMatchObject({ tag: 'queued', ahead: 1 })
-  await pause(200)
+  await pause(3010)
   // The offer has lapsed. `behind` asks before `mine`.
   const [answer] = await redlockServer.rooms.renew([behind])
   const [room] = (await redlockServer.rooms.inspect({ prefix: '', cursor: undefined, count: 1 })).rooms

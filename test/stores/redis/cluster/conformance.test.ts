@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
-import { lawComparison, storeConformance } from '../../../../src/testing/index.ts'
+import { lawComparison } from '../../../../src/testing/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import { boundStore } from '../../bound-store.ts'
+import { conformanceCases } from '../../conformance-cases.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
@@ -18,7 +19,7 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   const newClient = clusterClients[name] as (typeof clusterClients)[string]
 
   test('keeps the contract', async () => {
-    const cases = storeConformance({
+    const cases = conformanceCases({
       open: () => redisStore(newClient(cluster)),
       leftovers: async (prefix) => ((await cluster.command('KEYS', `*${prefix}*`)) as string[][]).flat(),
     })

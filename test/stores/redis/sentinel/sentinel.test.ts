@@ -8,10 +8,10 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Store } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { openRedisSentinel, redisStore } from '../../../../src/stores/redis/index.ts'
-import { storeConformance } from '../../../../src/testing/index.ts'
 import { type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
+import { conformanceCases } from '../../conformance-cases.ts'
 import { fenceOf, ticket } from '../../tickets.ts'
 import { hearsReset, keepsPlaces } from '../fail-over.ts'
 
@@ -189,7 +189,7 @@ describe('a store over Sentinels that waits for a replica keeps the contract', (
     await group.servers[1]?.follows(await group.master())
   })
   afterAll(() => group.close())
-  const cases = storeConformance({ open: () => redisStore(sentinelClient(group), { replicas: 1 }) })
+  const cases = conformanceCases({ open: () => redisStore(sentinelClient(group), { replicas: 1 }) })
   for (const { name, run } of cases) test(name, run)
 })
 
