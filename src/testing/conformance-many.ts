@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import { type Store, type Ticket, UNLIMITED } from '../contract/store.ts'
 import { mayStandTogether, type Share } from '../law/law.ts'
-import { type ConformanceScript, heldFence, releaseOf, type Scene } from './conformance-scene.ts'
+import { type ConformanceScript, heldFence, LONG, releaseOf, type Scene } from './conformance-scene.ts'
 import { type Random, seededRandom } from './random.ts'
 
 /** Many clients at once. The cases check what the clients see, and not what `inspect` says. */
@@ -88,12 +88,12 @@ async function work(
 
 /** The simplest client there can be: it asks until it is let in. */
 async function admitted(scene: Scene, store: Store, ticket: Ticket): Promise<void> {
-  const giveUpAt = performance.now() + 30_000
+  const giveUpAt = performance.now() + LONG
   while (performance.now() < giveUpAt) {
     const answer = await store.acquire(ticket)
     if (answer.tag === 'held') return
     assert.equal(answer.tag, 'queued')
     await new Promise((resolve) => setTimeout(resolve, 2))
   }
-  throw new assert.AssertionError({ message: `Not served in 30 s: ${scene.key}` })
+  throw new assert.AssertionError({ message: `Not served in ${LONG} ms: ${scene.key}` })
 }

@@ -17,14 +17,14 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
     test.concurrent(
       `${what} for less than the ttl costs no lease, and it keeps its fence`,
       inScene(async (scene) => {
-        const lease = await scene.proxied({ kind }).acquire('k', { ttl: 5000 })
+        const lease = await scene.proxied({ kind }).acquire('k', { ttl: 12_000 })
         const aborted = abortedAt(lease)
         const { fence } = lease
         scene.proxy[fault]()
         // A lease is renewed at a third of its ttl. So by then a renewal was missed, unless the fault was a single
         // moment.
         if (fault === 'cut') await renewed(lease)
-        else await until('a renewal is overdue', () => lease.remainingMs < 2500)
+        else await until('a renewal is overdue', () => lease.remainingMs < 6000)
         scene.proxy.normal()
         await renewed(lease)
         await until('all is well again', () => lease.state === 'held')
@@ -45,10 +45,10 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
         const rival = scene.direct().acquire('k')
         await scene.untilQueued('k', 1)
         scene.proxy[fault]()
-        const taken = rival.then(() => Date.now())
-        const toldAt = await aborted
+        const wasTold = rival.then(() => lease.signal.aborted)
+        await aborted
         expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
-        expect(await taken).toBeGreaterThan(toldAt)
+        expect(await wasTold).toBe(true)
         scene.proxy.normal()
         await lease.release()
         const next = await rival

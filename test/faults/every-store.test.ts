@@ -83,7 +83,7 @@ async function callersGiveUp(processes: readonly Locks[], random: Random): Promi
     const afterMs = random.chance(0.2) ? 0 : random.between(0, 120)
     const timer = isPatient ? undefined : setTimeout(() => giveUp.abort(), afterMs)
     try {
-      const lease = await locks.acquire('given up', { signal: giveUp.signal, ttl: '60s', wait: '60s' })
+      const lease = await locks.acquire('given up', { signal: giveUp.signal, ttl: '2m', wait: '90s' })
       holders += 1
       expect(holders).toBe(1)
       lease.assertHeld()
@@ -102,10 +102,8 @@ async function callersGiveUp(processes: readonly Locks[], random: Random): Promi
   })
   const served = await Promise.all(callers)
   expect(served.filter(Boolean).length).toBeGreaterThanOrEqual(20)
-  // A grant that nobody took would keep the key for its ttl.
-  const startedAt = performance.now()
+  // A grant that nobody took would keep the key for its ttl of two minutes.
   await (await (processes[0] as Locks).acquire('given up', { wait: '30s' })).release()
-  expect(performance.now() - startedAt).toBeLessThan(20_000)
 }
 
 /** Many callers take two or three of five keys in any order. */
@@ -129,12 +127,12 @@ async function setsOverlap(processes: readonly Locks[], random: Random): Promise
 
 /** The store is away for a while, and back before the deadline. */
 async function fallsSilentShortly([one, other]: readonly Locks[], server: SilentPlace): Promise<void> {
-  const lease = await (one as Locks).acquire('silent', { ttl: '12s' })
+  const lease = await (one as Locks).acquire('silent', { ttl: '24s' })
   const { fence } = lease
   await server.beSilent()
   try {
     await until('the holder knows that a renewal is late', () => lease.state === 'jeopardy', {
-      withinMs: 11_000,
+      withinMs: 23_000,
     })
   } finally {
     await server.speak()

@@ -45,7 +45,7 @@ test(
     for (const number of [0, 1, 2, 3, 4]) {
       // Each waiter has a store of its own, because a store that hands over to its own waiter needs no message.
       const client = clientWithMessagesThrough(`redis://127.0.0.1:${proxy.port}`, server.url)
-      const locks = scene.locksOn(client, { ttl: 1500 })
+      const locks = scene.locksOn(client, { ttl: 6000 })
       waiters.push(
         locks.withLock('k', () => {
           served.push(number)

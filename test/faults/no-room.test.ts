@@ -21,11 +21,11 @@ test.concurrent('a full disk under PostgreSQL: new keys fail in time, holders go
   await server.sql(`create tablespace small location '${disk.folder}'`)
   await server.sql('alter database holdfast set default_tablespace = small')
   await using locks = createLocks(postgresStore(new pg.Pool({ connectionString: server.url })))
-  const lease = await locks.acquire('held', { ttl: '4s' })
+  const lease = await locks.acquire('held', { ttl: '12s' })
   await server.sql('create table filler (text text); alter table filler alter text set storage external')
   const fill = () => server.sql("insert into filler select repeat('x', 7000) from generate_series(1, 20)")
   await until('the disk is full', () => fill().then(isFalse, isDiskFull))
-  await outlives(lease, 4000)
+  await outlives(lease, 12_000)
   // Tables have a little room left in their last pages. Then somebody hears of the disk.
   const taken = await takenUntilRefused(locks, /no room left/)
   await server.sql('drop table filler')
@@ -35,9 +35,9 @@ test.concurrent('a full disk under PostgreSQL: new keys fail in time, holders go
 test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives back, and all is well once there is room', async () => {
   await using server = await startEtcd({ args: ['--quota-backend-bytes', String(2 * MIB)] })
   await using locks = createLocks(etcdStore({ endpoints: [server.url] }))
-  const lease = await locks.acquire('held', { ttl: '4s' })
+  const lease = await locks.acquire('held', { ttl: '12s' })
   await fillEtcd(server)
-  await outlives(lease, 4000)
+  await outlives(lease, 12_000)
   const taken = await takenUntilRefused(locks, /etcd has no space left/)
   expect(taken).toEqual([])
   // To give back needs no room.
@@ -50,7 +50,7 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
 test.concurrent('one full master of a cluster refuses its own keys and no others', async () => {
   await using cluster = await startCluster({ replicas: 0, args: ['--maxmemory-policy', 'noeviction'] })
   await using locks = createLocks(redisStore(newClusterClient(cluster)))
-  const lease = await locks.acquire('held', { ttl: '4s' })
+  const lease = await locks.acquire('held', { ttl: '12s' })
   const full = await cluster.masterOf('holdfast:{held}')
   const keys = Array.from({ length: 20 }, (_, index) => `key:${index}`)
   const owners = await Promise.all(keys.map((key) => cluster.masterOf(`holdfast:{${key}}`)))
@@ -61,7 +61,7 @@ test.concurrent('one full master of a cluster refuses its own keys and no others
       expect(taken).toMatchObject({ code: 'store-refused', message: expect.stringContaining('maxmemory') })
     } else await (taken as Lease).release()
   }
-  await outlives(lease, 4000)
+  await outlives(lease, 12_000)
   await full.command('CONFIG', 'SET', 'maxmemory', '0')
   await worksAgain(locks, [lease])
 })
@@ -69,13 +69,13 @@ test.concurrent('one full master of a cluster refuses its own keys and no others
 test.concurrent('full masters of redlock count as away: a minority costs nothing, and a majority refuses', async () => {
   await using masters = await startMasters(3, { args: ['--maxmemory-policy', 'noeviction'] })
   await using locks = createLocks(masters.store())
-  const lease = await locks.acquire('held', { ttl: '4s' })
+  const lease = await locks.acquire('held', { ttl: '12s' })
   await masters.servers[0]?.command('CONFIG', 'SET', 'maxmemory', '1')
   await locks.withLock('with two of three', () => {})
   await masters.servers[1]?.command('CONFIG', 'SET', 'maxmemory', '1')
   const refused = await locks.acquire('with one of three', { wait: '3s' }).catch((error: unknown) => error)
   expect(isHoldfastError(refused)).toBe(true)
-  await outlives(lease, 4000)
+  await outlives(lease, 12_000)
   for (const server of masters.servers) await server.command('CONFIG', 'SET', 'maxmemory', '0')
   await worksAgain(locks, [lease])
 })
@@ -100,7 +100,7 @@ async function takenUntilRefused(locks: Locks, why: RegExp): Promise<Lease[]> {
       expect(isHoldfastError(error), String(error)).toBe(true)
       expect((error as Error).message).toMatch(why)
       expect((error as Error).message.length).toBeLessThan(500)
-      expect(performance.now() - startedAt).toBeLessThan(20_000)
+      expect(performance.now() - startedAt).toBeLessThan(30_000)
       return taken
     }
   }

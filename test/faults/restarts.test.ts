@@ -6,7 +6,7 @@ test(
   'a server that restarts with all it had keeps the lease, its fence and the places in the queue',
   inScene(
     async (scene) => {
-      const lease = await scene.direct().acquire('k', { ttl: 8000 })
+      const lease = await scene.direct().acquire('k', { ttl: 30_000 })
       const aborted = abortedAt(lease)
       const served: string[] = []
       const waiters: Promise<unknown>[] = []
@@ -39,7 +39,7 @@ test(
   'a server that was killed and restarts with all it had keeps the lease, too',
   inScene(
     async (scene) => {
-      const lease = await scene.direct().acquire('k', { ttl: 8000 })
+      const lease = await scene.direct().acquire('k', { ttl: 30_000 })
       await scene.server.kill()
       await scene.server.restart()
       await lease.extend()
@@ -53,9 +53,9 @@ test(
 test(
   'a server that restarts with nothing: the holder is told why, waiters are served, and fences go on rising',
   inScene(async (scene) => {
-    const lease = await scene.direct().acquire('k', { ttl: 6000 })
+    const lease = await scene.direct().acquire('k', { ttl: 30_000 })
     const aborted = abortedAt(lease)
-    const waiting = [scene.direct(), scene.direct()].map((locks) => locks.acquire('k', { ttl: 6000 }))
+    const waiting = [scene.direct(), scene.direct()].map((locks) => locks.acquire('k', { ttl: 30_000 }))
     await scene.untilQueued('k', 2)
     await scene.server.restart()
     await aborted
@@ -76,7 +76,7 @@ test(
 test(
   'FLUSHALL in the middle: the holder is told, all waiters are served, and no fence comes twice',
   inScene(async (scene) => {
-    const locks = [scene.direct({ ttl: 3000 }), scene.direct({ ttl: 3000 })]
+    const locks = [scene.direct({ ttl: 9000 }), scene.direct({ ttl: 9000 })]
     const fences: bigint[] = []
     const before = await locks[0]?.acquire('k')
     if (before === undefined) throw new Error('Expected locks')
@@ -107,7 +107,7 @@ test(
 test(
   'FLUSHALL during the hand-overs of a key stops no process',
   inScene(async (scene) => {
-    const locks = [scene.direct({ ttl: 3000 }), scene.direct({ ttl: 3000 })]
+    const locks = [scene.direct({ ttl: 9000 }), scene.direct({ ttl: 9000 })]
     let served = 0
     let lost = 0
     let stopping = false

@@ -80,7 +80,7 @@ class Process {
 
   /** Whether the waiter of this lease was woken. A waiter may find its offer by itself while the wake is on its way. */
   async wasWoken({ id }: Lease): Promise<boolean> {
-    return until('the wake has come', () => this.#woken.has(id), { withinMs: 2000 }).catch(() => false)
+    return until('the wake has come', () => this.#woken.has(id), { withinMs: 10_000 }).catch(() => false)
   }
 
   close(): Promise<void> {

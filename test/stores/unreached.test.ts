@@ -125,7 +125,7 @@ test.each([
   ['redis', (url: string) => createClient({ url })],
 ])('so does the message of a call that waited in vain, through %s', async (_, newClient) => {
   await using locks = createLocks(redisStore(newClient(`redis://127.0.0.1:${closed}`)))
-  const error = await errorOf(locks.acquire('k', { wait: '1s' }))
+  const error = await errorOf(locks.acquire('k', { wait: '4s' }))
   expect(error).toMatchObject({
     code: 'store-unavailable',
     message: expect.stringMatching(

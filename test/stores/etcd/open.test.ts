@@ -271,7 +271,7 @@ describe('a process that forgets to close', () => {
     await using server = await startEtcd()
     const program = fileURLToPath(new URL('forgetful.ts', import.meta.url))
     const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), program, server.url])
-    const timer = setTimeout(() => child.kill('SIGKILL'), 60_000)
+    const timer = setTimeout(() => child.kill('SIGKILL'), 120_000)
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => {
       output += chunk

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { until } from '../../servers/until.ts'
 import { passed } from './passed.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
@@ -71,9 +72,11 @@ test('all tickets of a process are keys of their own under one lease, and a fenc
 test('a minimum hold costs two transactions and a lease, and its holder still holds when it is over', async () => {
   const mine = ticket({ minHoldMs: 100 })
   let fence = 0n
+  const before = (await server.requests())['Txn'] ?? 0
   const cost = await spent(async () => {
     fence = fenceOf(await store.acquire(mine))
-    await passed(1000)
+    await until('its minimum hold is over', async () => ((await server.requests())['Txn'] ?? 0) >= before + 3)
+    await passed(500)
   })
   expect(cost).toEqual({ Txn: 3, LeaseGrant: 1 })
   expect(await store.acquire(ticket({ key: mine.key, patienceMs: 0 }))).toMatchObject({ tag: 'busy' })

@@ -47,11 +47,13 @@ describe('the rooms of a memory store', () => {
   })
 
   test('cost a visitor about the same however many keys are held', () => {
-    const besideFew = cpuOfVisits(200)
-    const besideMany = cpuOfVisits(200_000)
+    // The least of several tries: other processes use the cache, too.
+    let times = Number.POSITIVE_INFINITY
+    for (let tries = 0; tries < 5 && times >= 10; tries += 1)
+      times = Math.min(times, cpuOfVisits(200_000) / cpuOfVisits(200))
     // 2 to 3 times as much, because the cache is too small. With one Map, and walks over its holes, it was 100 times as
     //   much.
-    expect(besideMany / besideFew).toBeLessThan(10)
+    expect(times).toBeLessThan(10)
   })
 })
 

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vit
 import type { Store, Wake } from '../../../src/contract/store.ts'
 import { createLocks, type Locks, type LocksOptions } from '../../../src/index.ts'
 import { type PostgresStoreOptions, postgresStore } from '../../../src/stores/postgres/index.ts'
+import { awakeMs } from '../../base/measured.ts'
 import { type PostgresServer, startPostgres } from '../../servers/postgres-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -87,8 +88,8 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
 
   test('a lease and a place in the queue outlive a restart of the server', async () => {
     const key = crypto.randomUUID()
-    const lease = await locksAt(server.url).acquire(key, { ttl: '20s' })
-    const next = locksAt(server.url).acquire(key, { wait: '20s' })
+    const lease = await locksAt(server.url).acquire(key, { ttl: '60s' })
+    const next = locksAt(server.url).acquire(key, { wait: '60s' })
     await until('it waits', async () => {
       return (await server.sql(`select 1 from holdfast.lock_waiters where key = '${key}'`)).length === 1
     })
@@ -110,19 +111,29 @@ describe.each(Object.entries(clients))('on %s,', (_, newClient) => {
   test('a holder is told by its deadline when the server hangs', async () => {
     const key = crypto.randomUUID()
     const lease = await locksAt(server.url).acquire(key, { ttl: 2500 })
-    const aborted = new Promise<number>((resolve) => {
-      lease.signal.addEventListener('abort', () => resolve(Date.now()))
+    const aborted = new Promise<void>((resolve) => {
+      lease.signal.addEventListener('abort', () => resolve())
     })
-    await lease.extend()
-    const confirmedAt = Date.now()
-    await server.pause()
+    await until('it hangs, and the last renewal is known', async () => {
+      await lease.extend()
+      const before = lease.remainingMs
+      await server.pause()
+      if (lease.remainingMs < before) return true
+      server.resume()
+      return false
+    })
+    // Timers fire in the order in which they are due, however late the process is.
+    const wasToldInTime = new Promise((resolve) => {
+      setTimeout(() => resolve(lease.signal.aborted), 2500)
+    })
     try {
-      expect(await aborted).toBeLessThan(confirmedAt + 2500)
+      await aborted
+      expect(await wasToldInTime).toBe(true)
       expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
     } finally {
       server.resume()
     }
-    const next = await locksAt(server.url).acquire(key, { wait: '10s' })
+    const next = await locksAt(server.url).acquire(key, { wait: '30s' })
     expect(next.fence).toBeGreaterThan(lease.fence)
     await next.release()
   })
@@ -170,9 +181,7 @@ test.each(Object.entries(troubles))(
     })
     await begin()
     try {
-      const startedAt = performance.now()
-      await locks.close()
-      expect(performance.now() - startedAt).toBeLessThan(7000)
+      expect(await awakeMs(() => locks.close())).toBeLessThan(7000)
       expect(await waiter).toMatchObject({ code: 'closed' })
       expect(signal.aborted).toBe(true)
       expect(() => lease.assertHeld()).toThrow()
@@ -282,7 +291,7 @@ test('a head of the queue that is gone costs its acceptance term, and not its pa
   const key = crypto.randomUUID()
   const [alive, dying] = [new pg.Pool(urlOf()), new pg.Pool(urlOf())].map((pool) => postgresStore(pool))
   if (alive === undefined || dying === undefined) throw new Error('Expected two stores')
-  const [holder, dead, next] = [ticket({ key }), ticket({ key, acceptMs: 300 }), ticket({ key })]
+  const [holder, dead, next] = [ticket({ key }), ticket({ key, acceptMs: 3000 }), ticket({ key })]
   await alive.acquire(holder)
   await dying.acquire(dead)
   await alive.acquire(next)
@@ -291,7 +300,7 @@ test('a head of the queue that is gone costs its acceptance term, and not its pa
   expect(await alive.renew([next])).toMatchObject([{ tag: 'queued' }])
   const startedAt = performance.now()
   await until('the next one is let in', async () => (await alive.renew([next]))[0]?.tag === 'held')
-  expect(performance.now() - startedAt).toBeLessThan(5000)
+  expect(performance.now() - startedAt).toBeLessThan(30_000)
   await alive.release(releaseOf(next))
   await alive.close()
 })

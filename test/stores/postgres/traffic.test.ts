@@ -41,7 +41,7 @@ test('500 waiters in two processes need four connections, and one statement for 
     const locks = start % 100 === 0 ? one : other
     for (let index = start; index < start + 50; index += 1) {
       waiting.push(
-        locks.withLock('k', { wait: '60s' }, () => {
+        locks.withLock('k', { wait: '150s' }, () => {
           served.push(index)
         }),
       )
@@ -109,7 +109,7 @@ test('500 waiters on a pool of 4 that the application uses, too, keep nothing of
   const first = await locks.acquire('shared')
   const served: number[] = []
   const waiting = Array.from({ length: 500 }, (_, index) =>
-    locks.withLock('shared', { wait: '60s' }, () => {
+    locks.withLock('shared', { wait: '150s' }, () => {
       served.push(index)
     }),
   )
@@ -163,10 +163,11 @@ test('while nothing happens, holders and waiters ask for nothing between renewal
   const lease = await locks.acquire('idle', { ttl: '1h' })
   const waiting = Array.from({ length: 50 }, () => locks.acquire('idle', { wait: Number.POSITIVE_INFINITY }))
   await until('they wait', async () => (await count('waiters')) === 50)
+  const from = performance.now()
   await server.sql('select pg_stat_statements_reset()')
   await server.sql('select pg_sleep(1)')
   const asked = Object.values(await calls()).reduce((sum, each) => sum + each, 0)
-  expect(asked).toBeLessThanOrEqual(3)
+  expect(asked).toBeLessThanOrEqual(2 + (performance.now() - from) / 1000)
   await lease.release()
   for (const each of waiting) await (await each).release()
   await locks.close()

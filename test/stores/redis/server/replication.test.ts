@@ -1,10 +1,11 @@
 import { createClient } from 'redis'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../../../src/contract/store.ts'
-import { createLocks } from '../../../../src/index.ts'
+import { createLocks, isHoldfastError } from '../../../../src/index.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import type { RawConnection } from '../../../../src/stores/redis/server/client-link.ts'
 import { Replication } from '../../../../src/stores/redis/server/replication.ts'
+import { shortestMs, unlessLate } from '../../../base/measured.ts'
 import { startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { startProxy } from '../../../servers/tcp-proxy.ts'
@@ -12,6 +13,7 @@ import { until } from '../../../servers/until.ts'
 import { readProjectFile } from '../../../tidy/project.ts'
 import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
 import { clients, newClient } from '../clients.ts'
+import { answered } from '../fail-over.ts'
 
 let server: RedisServer
 let replica: RedisServer
@@ -33,6 +35,17 @@ afterAll(async () => {
 describe.each(Object.entries(clients))('a store that waits for a replica, through %s', (_, newClient) => {
   test('grants what the replica has, with one WAIT for each grant and each renewal', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
+    const grants = async (): Promise<void> => {
+      await server.command('CONFIG', 'RESETSTAT')
+      await grantsOf20(store)
+      expect((await server.commandStats())['wait']).toBe(40)
+    }
+    // A replica that gets no processor time for half a second counts as away.
+    await unlessLate(grants, isUnavailable)
+    await store.close()
+  })
+
+  async function grantsOf20(store: Store): Promise<void> {
     for (let round = 0; round < 20; round += 1) {
       const mine = ticket()
       fenceOf(await store.acquire(mine))
@@ -40,9 +53,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
       expect(await store.renew([mine])).toMatchObject([{ tag: 'held' }])
       await store.release(releaseOf(mine))
     }
-    expect((await server.commandStats())['wait']).toBe(40)
-    await store.close()
-  })
+  }
 
   test('does not grant while the replica is away, says how many had it, and goes on when it is back', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
@@ -62,7 +73,10 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
     const fence = await until('it is granted', () =>
       Promise.resolve(store.acquire(mine)).then(fenceOf, () => false as const),
     )
-    expect(await store.renew([mine, waiter])).toMatchObject([{ tag: 'held', fence }, { tag: 'queued' }])
+    expect(await answered(() => store.renew([mine, waiter]))).toMatchObject([
+      { tag: 'held', fence },
+      { tag: 'queued' },
+    ])
     for (const each of [waiter, mine]) await store.release(releaseOf(each))
     await store.close()
   })
@@ -71,7 +85,7 @@ describe.each(Object.entries(clients))('a store that waits for a replica, throug
     await using proxy = await startProxy({ targetPort: server.port })
     const store = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`), { replicas: 1 })
     const warm = ticket({ key: 'warm' })
-    await store.acquire(warm)
+    await answered(() => store.acquire(warm))
     await replica.pause()
     // The first request waits for the replica when the connection is lost. The other one was written meanwhile.
     const lost = Promise.allSettled([store.acquire(ticket({ key: 'one' }))])
@@ -124,7 +138,7 @@ describe('a store that waits for a replica', () => {
     await server.command('ACL', 'LOG', 'RESET')
     const store = redisStore(newClient(url), { replicas: 1 })
     const mine = ticket()
-    fenceOf(await store.acquire(mine))
+    fenceOf(await answered(() => store.acquire(mine)))
     await store.release(releaseOf(mine))
     expect(await server.command('ACL', 'LOG')).toEqual([])
     for (const each of [refused, store]) await each.close()
@@ -132,24 +146,28 @@ describe('a store that waits for a replica', () => {
 
   test('waits once for all requests that are made in the meantime, also when no replica answers', async () => {
     const store = redisStore(newClient(server.url), { replicas: 1 })
-    fenceOf(await store.acquire(ticket({ key: 'warm' })))
+    const warm = ticket({ key: 'warm' })
+    fenceOf(await answered(() => store.acquire(warm)))
     await replica.pause()
-    const begun = performance.now()
-    const asked: Promise<unknown>[] = []
-    for (let request = 0; request < 20; request += 1) {
-      asked.push(Promise.resolve(store.acquire(ticket({ key: `many ${request}` }))))
-      await new Promise((resolve) => setImmediate(resolve))
-    }
-    const outcomes = await Promise.allSettled(asked)
-    expect(outcomes.every(({ status }) => status === 'rejected')).toBe(true)
+    const tookMs = await shortestMs(5000, async () => {
+      const begun = performance.now()
+      const asked: Promise<unknown>[] = []
+      for (let request = 0; request < 20; request += 1) {
+        asked.push(Promise.resolve(store.acquire(ticket({ key: crypto.randomUUID() }))))
+        await new Promise((resolve) => setImmediate(resolve))
+      }
+      const outcomes = await Promise.allSettled(asked)
+      expect(outcomes.every(({ status }) => status === 'rejected')).toBe(true)
+      return performance.now() - begun
+    })
     // 20 time limits one after the other would take 10 s.
-    expect(performance.now() - begun).toBeLessThan(5000)
+    expect(tookMs).toBeLessThan(5000)
     await store.close()
   })
 
   test('undoes a grant that was not replicated when its caller gives up, and loses a lease in time that is no longer replicated', async () => {
     const locks = createLocks(redisStore(newClient(server.url), { replicas: 1 }))
-    const lease = await locks.acquire('held', { ttl: '1500ms' })
+    const lease = await locks.acquire('held', { ttl: '3s' })
     await replica.pause()
     await expect(locks.acquire('new', { wait: '1s' })).rejects.toMatchObject({ key: 'new' })
     await until('it was given back', async () => {
@@ -159,7 +177,7 @@ describe('a store that waits for a replica', () => {
     await until('the lease is lost', () => lease.state === 'lost')
     expect(() => lease.assertHeld()).toThrow(/deadline passed/)
     replica.resume()
-    expect(await locks.tryAcquire('new')).not.toBeNull()
+    expect(await answered(() => locks.tryAcquire('new'))).not.toBeNull()
     await locks.close()
   })
 
@@ -171,7 +189,7 @@ describe('a store that waits for a replica', () => {
       sentinel: { name: group.name, nodes: group.addresses },
     })
     const held = Array.from({ length: 50 }, (_, index) => ticket({ key: `key ${index}` }))
-    const fences = (await Promise.all(held.map((each) => store.acquire(each)))).map(fenceOf)
+    const fences = (await Promise.all(held.map((each) => answered(() => store.acquire(each))))).map(fenceOf)
     const former = await group.master()
     await former.kill()
     await group.successorOf(former)
@@ -190,3 +208,7 @@ describe('a store that waits for a replica', () => {
     expect(make).toThrow(/^Expected `replicas` to be a whole number from 0 to 100, got /)
   })
 })
+
+function isUnavailable(error: unknown): boolean {
+  return isHoldfastError(error, 'store-unavailable')
+}

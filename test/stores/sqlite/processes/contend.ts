@@ -17,7 +17,7 @@ await store.listen?.((wake: Wake) => {
 })
 
 for (let turn = 0; !ending; turn += 1) {
-  const mine = ticket({ ttlMs: 400, acceptMs: 400, patienceMs: 2_000 })
+  const mine = ticket({ ttlMs: 2_500, acceptMs: 2_500, patienceMs: 5_000 })
   const fence = await held(mine)
   if (fence === undefined) continue
   appendFileSync(record, `enter ${fence} ${process.pid}\n`)
