@@ -63,15 +63,18 @@ function applies(script: ConformanceScript, subject: ConformanceSubject): boolea
   return true
 }
 
+/** How much longer the short times of a case are each time that it is repeated, because this machine was too slow. */
+const STRETCHES = [1, 4, 16, 50]
+
 async function play(script: ConformanceScript, subject: ConformanceSubject): Promise<void> {
-  for (const stretch of [1, 4, 16]) {
+  for (const stretch of STRETCHES) {
     const scene = new Scene(subject, stretch)
     try {
       await script.play(scene)
       await scene.leaveNothing()
       return
     } catch (error) {
-      if (!(error instanceof TooSlow) || stretch === 16) throw error
+      if (!(error instanceof TooSlow) || stretch === STRETCHES.at(-1)) throw error
     } finally {
       await scene.end()
     }

@@ -15,14 +15,14 @@ test('the etcd store follows the law step by step on its own clock', async () =>
   const store = keyByKey(etcdStore({ endpoints: [server.url] }))
   await followsTheLaw({ store, histories: 60 })
   await store.close()
-}, 240_000)
+}, 600_000)
 
 test('the stores of two processes follow the law together', async () => {
   const [one, other] = [etcdStore({ endpoints: [server.url] }), etcdStore({ endpoints: [server.url] })]
   const store = twoProcesses(one, other)
   await followsTheLaw({ store, histories: 60 })
   await store.close()
-}, 240_000)
+}, 600_000)
 
 /**
  * The law renews the tickets of a batch one after the other, and the etcd store renews all at once. So the etcd store's

@@ -24,10 +24,10 @@ test('the postgres store follows the law step by step, with time under control',
   )
   await store.close()
   await clock.close()
-})
+}, 600_000)
 
 test('the postgres store follows the law step by step on the clock of the server', async () => {
   const store = postgresStore(newClient(server.url))
   await followsTheLaw({ store, grants: true, histories: 60 })
   await store.close()
-})
+}, 600_000)

@@ -14,22 +14,26 @@ afterAll(() => server.close())
 test.each([
   ['that hear messages', true],
   ['that hear none', false],
-])('waiters of processes %s have the same fate in groups and alone', async (_, listen) => {
-  const client = clockClient(server.url)
-  const storeOf = (prefix: string, leastGroup: number) =>
-    new RedisStore(linksOf(client)(), { prefix: `${prefix}:${listen}:`, replicas: 0, leastGroup })
-  const pairs = Array.from({ length: PROCESSES }, () => ({
-    groups: storeOf('groups', 2),
-    alone: storeOf('alone', Number.POSITIVE_INFINITY),
-  }))
-  if (listen)
-    for (const { groups, alone } of pairs)
-      await Promise.all([groups, alone].map((each) => each.listen(() => {})))
-  let now = 1_700_000_000_000
-  const pass = (ms: number): Promise<void> => {
-    now += ms
-    return client.setTime(now)
-  }
-  await sameFateInGroups({ pairs, pass, moves: true, histories: 60 })
-  for (const { groups, alone } of pairs) await Promise.all([groups.close(), alone.close()])
-})
+])(
+  'waiters of processes %s have the same fate in groups and alone',
+  async (_, listen) => {
+    const client = clockClient(server.url)
+    const storeOf = (prefix: string, leastGroup: number) =>
+      new RedisStore(linksOf(client)(), { prefix: `${prefix}:${listen}:`, replicas: 0, leastGroup })
+    const pairs = Array.from({ length: PROCESSES }, () => ({
+      groups: storeOf('groups', 2),
+      alone: storeOf('alone', Number.POSITIVE_INFINITY),
+    }))
+    if (listen)
+      for (const { groups, alone } of pairs)
+        await Promise.all([groups, alone].map((each) => each.listen(() => {})))
+    let now = 1_700_000_000_000
+    const pass = (ms: number): Promise<void> => {
+      now += ms
+      return client.setTime(now)
+    }
+    await sameFateInGroups({ pairs, pass, moves: true, histories: 60 })
+    for (const { groups, alone } of pairs) await Promise.all([groups.close(), alone.close()])
+  },
+  600_000,
+)

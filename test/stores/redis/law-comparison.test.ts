@@ -28,7 +28,7 @@ test('the redis store follows the law step by step, with time under control', as
   }
   await followsTheLaw({ store, setTime, setsBack: true, grants: true, histories: 300 }, { timesEach: 20 })
   await store.close()
-})
+}, 600_000)
 
 // A history has few waiters for one key, so here a single waiter is a group.
 test('waiters that are remembered as groups follow the law step by step, with time under control', async () => {
@@ -50,10 +50,10 @@ test('waiters that are remembered as groups follow the law step by step, with ti
   }
   await followsTheLaw({ store, setTime, setsBack: true, grants: true, histories: 300 }, { timesEach: 20 })
   await store.close()
-})
+}, 600_000)
 
 test('the redis store follows the law step by step on the clock of the server', async () => {
   const store = soundRooms(redisStore(newClient(server.url)), server.url, Date.now)
   await followsTheLaw({ store, grants: true, histories: 150 })
   await store.close()
-})
+}, 600_000)

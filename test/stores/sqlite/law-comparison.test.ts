@@ -17,10 +17,10 @@ test('the sqlite store follows the law step by step, with time under control', a
   }
   await followsTheLaw({ store, setTime, grants: true, histories: 1_000 }, { timesEach: 50 })
   await store.close()
-})
+}, 600_000)
 
 test('the sqlite store follows the law step by step on the clock of the machine', async () => {
   const store = sqliteStore(`${folder}/machine.db`)
   await followsTheLaw({ store, grants: true, histories: 300 }, { timesEach: 15 })
   await store.close()
-})
+}, 600_000)

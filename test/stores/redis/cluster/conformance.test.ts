@@ -34,7 +34,7 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
     // Runs a few cases at a time, because most of them wait for an expiry.
     await Promise.all(Array.from({ length: 6 }, worker))
     expect(failed).toEqual([])
-  })
+  }, 900_000)
 })
 
 // Which message is a lease depends on the subscriptions to single slots, and such a subscription begins with the first
@@ -45,4 +45,4 @@ test('a cluster follows the law step by step', async () => {
   const { answers } = await lawComparison({ store: withoutMessages, histories: 20 })
   expect(Object.keys(answers).length).toBeGreaterThan(8)
   await store.close()
-})
+}, 600_000)
