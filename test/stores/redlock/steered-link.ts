@@ -19,7 +19,7 @@ const scripts = {
 type ScriptName = keyof typeof scripts
 
 /** The test's action on one request: it waits before the request goes on, or throws instead. */
-export type Steering = (script: ScriptName | undefined) => Promise<void> | void
+export type Steering = (script: ScriptName | undefined, args: readonly string[]) => Promise<void> | void
 
 export interface SteeredLink {
   readonly link: RedisLink
@@ -42,10 +42,10 @@ export function steeredLink(url: string): SteeredLink {
           close: () => connection.close(),
           async send(command, args) {
             const script = nameOf(args[0])
-            const waits = steered.onRequest(script)
+            const waits = steered.onRequest(script, args)
             if (waits !== undefined) await waits
             const answer = await connection.send(command, args)
-            await steered.onReply(script)
+            await steered.onReply(script, args)
             return answer
           },
         }
