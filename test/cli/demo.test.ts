@@ -18,6 +18,9 @@ afterEach(async () => {
   rmSync(folder, { recursive: true, force: true })
 })
 
+/** Several tries on a busy machine. */
+const TRIES = { timeout: 400_000 }
+
 /** A line that the demo prints with `--json`, as far as it is looked at here. */
 interface DemoLine {
   readonly tag: string
@@ -58,7 +61,7 @@ async function untilUndisturbed(tell: (faultEveryMs: number) => Promise<() => vo
 }
 
 describe.each(sharedStores)('the demo on $name', ({ open }) => {
-  test('shows every way in which a hold ends, and finds nothing broken', async () => {
+  test('shows every way in which a hold ends, and finds nothing broken', TRIES, async () => {
     await using store = await open()
     await untilUndisturbed(async (faultEveryMs) => {
       const { code, stdout, stderr } = await shell.run([
@@ -106,28 +109,32 @@ describe.each(sharedStores)('the demo on $name', ({ open }) => {
   }
 })
 
-test('the demo without options needs nothing but a temporary file, and prints text for people', async () => {
-  await untilUndisturbed(async (faultEveryMs) => {
-    const { code, stdout, stderr } = await shell.run(demo(faultEveryMs))
-    expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
-    expect(stdout).toMatch(/^ {2}double holders +0 {2}ok$/m)
-    expect(stdout).not.toContain('\x1b')
-    return () => {
-      for (const word of [
-        'trying',
-        'acquired   fence',
-        'working',
-        'renewing',
-        'released',
-        'took over',
-        'SIGKILL',
-        'refused',
-      ]) {
-        expect(stdout).toMatch(new RegExp(`^ *\\d+\\.\\d{3}s  worker \\d+ +${word}`, 'm'))
+test(
+  'the demo without options needs nothing but a temporary file, and prints text for people',
+  TRIES,
+  async () => {
+    await untilUndisturbed(async (faultEveryMs) => {
+      const { code, stdout, stderr } = await shell.run(demo(faultEveryMs))
+      expect({ code, stderr }).toEqual({ code: 0, stderr: '' })
+      expect(stdout).toMatch(/^ {2}double holders +0 {2}ok$/m)
+      expect(stdout).not.toContain('\x1b')
+      return () => {
+        for (const word of [
+          'trying',
+          'acquired   fence',
+          'working',
+          'renewing',
+          'released',
+          'took over',
+          'SIGKILL',
+          'refused',
+        ]) {
+          expect(stdout).toMatch(new RegExp(`^ *\\d+\\.\\d{3}s  worker \\d+ +${word}`, 'm'))
+        }
       }
-    }
-  })
-})
+    })
+  },
+)
 
 test('the demo finds out when every process is alone with its store, and exits with 1', async () => {
   const { code, stdout } = await shell.run([...demo(1200), '--store', 'memory:'])

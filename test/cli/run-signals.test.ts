@@ -46,16 +46,7 @@ describe('while the command runs', () => {
   })
 
   test('Ctrl-Z does not stop the renewal, and a message says so', async () => {
-    const running = shell.start([
-      'run',
-      '--ttl',
-      '600ms',
-      'backup',
-      '--',
-      'sh',
-      '-c',
-      'echo ready; sleep 1.5',
-    ])
+    const running = shell.start(['run', '--ttl', '4s', 'backup', '--', 'sh', '-c', 'echo ready; sleep 6'])
     await running.prints('ready')
     running.signal('SIGTSTP')
     await running.prints('not stopped')

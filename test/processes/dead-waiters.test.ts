@@ -17,6 +17,8 @@ const TTL_MS = 30_000
 const ACCEPT_MS = 3000
 const DEAD = 5
 const CROWD = 1000
+/** Several tries on a busy machine. */
+const TRIES = { timeout: 600_000 }
 
 /** These stores grant the key by a message, to a waiter that they have heard of within its acceptance term. */
 const GRANT_BY_MESSAGE = new Set(['redis', 'cluster', 'postgres', 'sqlite'])
@@ -25,20 +27,24 @@ const GRANT_BY_MESSAGE = new Set(['redis', 'cluster', 'postgres', 'sqlite'])
 const SEE_DEATH = new Set(['redis', 'redlock', 'postgres', 'sqlite'])
 
 for (const store of Object.keys(places)) {
-  test(`${store}: a free key passes all waiters of a frozen process within one acceptance term`, async () => {
-    const passedMs = await shortestMs(1.5 * ACCEPT_MS, () =>
-      handOverPast(store, async (child) => {
-        child.send('freeze')
-        await once(child, 'message')
-        // A store that has just heard of the head takes it for alive; see granted-head.test.ts.
-        if (GRANT_BY_MESSAGE.has(store)) await pause(ACCEPT_MS + 100)
-      }),
-    )
-    expect(passedMs).toBeLessThan(1.5 * ACCEPT_MS)
-  })
+  test(
+    `${store}: a free key passes all waiters of a frozen process within one acceptance term`,
+    TRIES,
+    async () => {
+      const passedMs = await shortestMs(1.5 * ACCEPT_MS, () =>
+        handOverPast(store, async (child) => {
+          child.send('freeze')
+          await once(child, 'message')
+          // A store that has just heard of the head takes it for alive; see granted-head.test.ts.
+          if (GRANT_BY_MESSAGE.has(store)) await pause(ACCEPT_MS + 100)
+        }),
+      )
+      expect(passedMs).toBeLessThan(1.5 * ACCEPT_MS)
+    },
+  )
 
   const within = SEE_DEATH.has(store) ? 'at once' : 'within one acceptance term'
-  test(`${store}: a free key passes all waiters of a killed process ${within}`, async () => {
+  test(`${store}: a free key passes all waiters of a killed process ${within}`, TRIES, async () => {
     const limitMs = SEE_DEATH.has(store) ? ACCEPT_MS / 2 : 1.5 * ACCEPT_MS
     const passedMs = await shortestMs(limitMs, () =>
       handOverPast(store, async (child) => {
@@ -55,10 +61,14 @@ for (const store of Object.keys(places)) {
 }
 
 for (const store of Object.keys(places)) {
-  test(`${store}: a thousand waiters of a killed process are passed within one acceptance term, and no other waiter loses its place`, async () => {
-    const passedMs = await shortestMs(1.5 * ACCEPT_MS, () => handOverPastCrowd(store))
-    expect(passedMs).toBeLessThan(1.5 * ACCEPT_MS)
-  })
+  test(
+    `${store}: a thousand waiters of a killed process are passed within one acceptance term, and no other waiter loses its place`,
+    TRIES,
+    async () => {
+      const passedMs = await shortestMs(1.5 * ACCEPT_MS, () => handOverPastCrowd(store))
+      expect(passedMs).toBeLessThan(1.5 * ACCEPT_MS)
+    },
+  )
 }
 
 /** How long a free key needs from the waiter in front of a dead crowd to the last living one behind it. */
@@ -116,7 +126,7 @@ async function handOverPast(store: string, end: (child: ChildProcess) => unknown
 }
 
 async function connectTo(url: string): Promise<Locks> {
-  const locks = await connect(url, { ttl: TTL_MS, wait: '1m' })
+  const locks = await connect(url, { ttl: TTL_MS, wait: '10m' })
   onTestFinished(() => locks.close())
   return locks
 }
@@ -130,8 +140,12 @@ function startWaiters(url: string, count = DEAD): ChildProcess {
 }
 
 async function untilQueued(locks: Locks, count: number): Promise<void> {
-  await until(`${count} are in the queue`, async () => {
-    for await (const { queue } of locks.inspect({ prefix: 'k' })) return queue.length === count
-    return false
-  })
+  await until(
+    `${count} are in the queue`,
+    async () => {
+      for await (const { queue } of locks.inspect({ prefix: 'k' })) return queue.length === count
+      return false
+    },
+    { withinMs: 150_000 },
+  )
 }

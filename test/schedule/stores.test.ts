@@ -14,7 +14,7 @@ import { until } from '../servers/until.ts'
 import { connectForMarks } from './connect-for-marks.ts'
 
 // All missed ticks run, because the speed of the machine decides which of them is the last.
-const OPTIONS: ScheduledJobOptions = { missed: 'all', catchUp: '1m', ttl: '5s' }
+const OPTIONS: ScheduledJobOptions = { missed: 'all', catchUp: '1m', ttl: '20s' }
 
 test.concurrent.each(Object.entries(places))(
   'on %s: one of two processes runs each tick, all see how it went, and the next one knows what it has missed',

@@ -10,7 +10,8 @@ import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
 const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
-const TTL_MS = 2000
+/** Longer than a busy machine keeps a process from its renewal. */
+const TTL_MS = 6000
 /**
  * Allows for three things: a store notices expiries only with a request, processes start slowly, and the machine may be
  * busy.

@@ -80,7 +80,7 @@ async function perform(plan: DemoPlan & { readonly folder: string }): Promise<nu
     chronicle,
   )
   const stop = stopOnSignal(crew)
-  const stalled = await direct(crew, chronicle, { ...plan, signal: stop.signal })
+  const stalled = await direct({ crew, chronicle, handOvers }, { ...plan, signal: stop.signal })
     .catch(stalledOnly)
     .finally(() => crew.dismiss())
   chronicle.finish()
