@@ -31,6 +31,11 @@ export interface StepResult<A> {
   readonly notices: readonly Notice[]
 }
 
+export interface TimedResult<A> extends StepResult<A> {
+  /** That of the fence clock, after the step. */
+  readonly moment: Moment
+}
+
 export interface Notice {
   readonly key: string
   readonly wake: TicketWake
@@ -53,14 +58,15 @@ export function step<A>(
   statements: SqliteStatements,
   request: StepRequest,
   verb: (room: Room, time: StoreTime) => VerbResult<A>,
-): StepResult<A> {
+): TimedResult<A> {
   for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
     const window = new RoomWindow(statements, request, width)
     const { answer, wakes } = verb(window.room, window.time)
     if (window.isTooNarrow()) continue
     window.save()
     const { key } = request
-    return { answer, notices: wakes.map((wake) => ({ key, wake, inbox: window.inboxOf(wake.id) })) }
+    const notices = wakes.map((wake) => ({ key, wake, inbox: window.inboxOf(wake.id) }))
+    return { answer, notices, moment: window.moment }
   }
 }
 
@@ -96,7 +102,8 @@ class RoomWindow {
   readonly #waiters = new Map<Waiter, WaiterRow>()
   readonly #inboxes = new Map<string, string>()
   readonly #tombstone: Tombstone | undefined
-  readonly #moment: Moment
+  /** That of the fence clock. */
+  moment: Moment
   readonly #lastFence: number
   readonly #closedUntil: number
   /** Higher than the fences of all holders that were dropped. */
@@ -138,8 +145,8 @@ class RoomWindow {
       evicted,
       reason,
     ] = look
-    this.#moment = { ms: clockMs, us: clockUs }
-    this.time = timeSince(this.#moment, time)
+    this.moment = { ms: clockMs, us: clockUs }
+    this.time = timeSince(this.moment, time)
     this.#lastFence = checkedFence(Math.max(units === null ? 0 : fence, otherFence, crowdFence), key)
     this.#closedUntil = closedUntil
     this.room = openRoom(this.#lastFence, (waiter) => request.reaches(this.inboxOf(waiter)))
@@ -196,8 +203,9 @@ class RoomWindow {
     // A ticket may be granted the key and evicted by one step. Its message has told the fence.
     if (granted && !this.#isHeldUnder(lastFence)) this.#above = Math.max(this.#above, lastFence + 1)
     // Fences run ahead of the clock when one step admits many, or when the clock stands still.
-    if (this.#above > us || (granted && !isGood(this.#moment, this.time))) {
-      this.#statements.setClock.run(ms, Math.max(us, this.#above))
+    if (this.#above > us || (granted && !isGood(this.moment, this.time))) {
+      this.moment = { ms, us: Math.max(us, this.#above) }
+      this.#statements.setClock.run(this.moment.ms, this.moment.us)
     }
   }
 

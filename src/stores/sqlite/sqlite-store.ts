@@ -17,6 +17,7 @@ import { view } from '../../law/view.ts'
 import { WaitGroups } from '../wait-groups.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
+import { LoneTicket } from './lone-ticket.ts'
 import { FileRenewals } from './renewals.ts'
 import { type Notice, readRoom, type StepRequest, type StepResult, step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
@@ -32,6 +33,7 @@ export class SqliteStore implements Store {
   readonly #transactions: Transactions
   readonly #inbox: Inbox
   readonly #sweep = new Sweep()
+  readonly #lone = new LoneTicket()
   readonly #groups: WaitGroups
   readonly #renewals: FileRenewals
 
@@ -59,8 +61,15 @@ export class SqliteStore implements Store {
     const { key, id } = ticket
     const sweeps = this.#sweep.isDue()
     return this.#write<AcquireAnswer>((statements, time) => {
-      const request = this.#request({ key, id, inbox: this.#inbox.address, time })
-      const { answer, notices } = step(statements, request, (room, at) => acquire(room, ticket, at))
+      const inbox = this.#inbox.address
+      const held = this.#lone.acquire(statements, { ticket, inbox }, time)
+      if (held !== undefined) {
+        if (sweeps) this.#sweep.clear(statements, time)
+        return { answer: held, notices: NONE }
+      }
+      const request = this.#request({ key, id, inbox, time })
+      const { answer, notices, moment } = step(statements, request, (room, at) => acquire(room, ticket, at))
+      this.#lone.moment = moment
       if (sweeps) this.#sweep.clear(statements, time)
       if (answer.tag !== 'queued') return { answer, notices }
       // Without harm if the transaction is rolled back: then the first question finds no such waiter.
@@ -74,9 +83,12 @@ export class SqliteStore implements Store {
   }
 
   release(request: ReleaseRequest): Answer<ReleaseAnswer> {
-    return this.#write((statements, time) =>
-      step(statements, this.#request({ ...request, time }), (room, at) => release(room, request, at)),
-    )
+    return this.#write<ReleaseAnswer>((statements, time) => {
+      const answer = this.#lone.release(statements, request, time)
+      if (answer !== undefined) return { answer, notices: NONE }
+      const { key, id } = request
+      return step(statements, this.#request({ key, id, time }), (room, at) => release(room, request, at))
+    })
   }
 
   evict(request: EvictRequest): Answer<readonly string[]> {
@@ -155,9 +167,12 @@ export class SqliteStore implements Store {
   }
 
   #tell<A>({ answer, notices }: StepResult<A>): Answer<A> {
+    if (notices.length === 0) return answer
     return this.#inbox.tell(notices)?.then(() => answer) ?? answer
   }
 }
+
+const NONE: readonly Notice[] = []
 
 /** Counts in the whole queue. The law counts in its window only. */
 function countAhead(statements: SqliteStatements, { key, id }: Ticket): number {

@@ -40,6 +40,30 @@ export interface SqliteStatements {
       holdUntil: number,
     ]
   >
+  /** Takes a key that has no other row in any table. No row if it has one, or if the fence clock has another moment. */
+  readonly takeFree: Query<
+    [
+      key: string,
+      id: string,
+      units: number,
+      limit: number,
+      lockDelayMs: number,
+      owner: string,
+      inbox: string,
+      fence: number,
+      now: number,
+      expiresAt: number,
+      holdUntil: number,
+      clockMs: number,
+      clockUs: number,
+    ],
+    readonly [number]
+  >
+  /** Drops the only holder of a key that nobody waits for. No row if anything else has to be done. */
+  readonly leaveFree: Query<
+    [key: string, id: string, now: number, nowUs: number, clockMs: number, clockUs: number],
+    readonly [number]
+  >
   readonly keepHolder: Query<
     [state: HolderState, expiresAt: number, holdUntil: number, inbox: string, key: string, id: string]
   >
@@ -191,6 +215,8 @@ export function prepareStatements(database: Database): SqliteStatements {
     ),
     setClock: query('UPDATE meta SET clock_ms = ?, clock_us = ?'),
     addHolder: query('INSERT INTO holder VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
+    takeFree: query(scripts.takeFree),
+    leaveFree: query(scripts.leaveFree),
     keepHolder: query(
       'UPDATE holder SET state = ?, expires_at = ?, hold_until = ?, inbox = ? WHERE key = ? AND id = ?',
     ),

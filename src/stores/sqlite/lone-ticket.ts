@@ -1,0 +1,49 @@
+import type { AcquireAnswer, ReleaseAnswer, ReleaseRequest, Ticket } from '../../contract/store.ts'
+import type { StoreTime } from '../../law/room.ts'
+import { isGood, type Moment, timeSince } from './fence-clock.ts'
+import type { SqliteStatements } from './statements.ts'
+
+/**
+ * The shortest way of a ticket that has its key for itself: it takes a free key, and releases it while nobody waits. One statement
+ * does what otherwise takes a look, the law, and a statement for each change.
+ *
+ * The condition of the statement is the whole proof that the law would decide the same: the key has no other row in any table.
+ * Where the condition does not hold, nothing is written, and the law decides.
+ */
+export class LoneTicket {
+  /**
+   * What this process knows of the file's fence clock. A statement does nothing if the file has another moment. So the fence is the
+   * one that the law would give.
+   */
+  moment: Moment | undefined
+
+  acquire(
+    statements: SqliteStatements,
+    { ticket, inbox }: { readonly ticket: Ticket; readonly inbox: string },
+    time: StoreTime,
+  ): AcquireAnswer | undefined {
+    const { key, id, units, limit, ttlMs, minHoldMs, lockDelayMs, owner } = ticket
+    const { moment } = this
+    // When the second of a moment is over, the law writes the next one.
+    if (moment === undefined || !isGood(moment, time) || units > limit) return undefined
+    const { ms, us: fence } = timeSince(moment, time)
+    const holdUntil = minHoldMs > 0 ? ms + minHoldMs : 0
+    const expiresAt = Math.max(ms + ttlMs, holdUntil)
+    const times = [ms, expiresAt, holdUntil, moment.ms, moment.us] as const
+    const answer = { tag: 'held', fence: BigInt(fence) } as const
+    const taken = statements.takeFree.get(key, id, units, limit, lockDelayMs, owner, inbox, fence, ...times)
+    return taken && answer
+  }
+
+  release(
+    statements: SqliteStatements,
+    { key, id, cancel }: ReleaseRequest,
+    time: StoreTime,
+  ): ReleaseAnswer | undefined {
+    const { moment } = this
+    if (moment === undefined || cancel) return undefined
+    const { ms, us } = timeSince(moment, time)
+    const left = statements.leaveFree.get(key, id, ms, us, moment.ms, moment.us)
+    return left && { was: 'held' }
+  }
+}
