@@ -16,7 +16,10 @@ export interface FileRenewalHost {
   write<A>(work: TransactionWork<StepResult<A>>): Answer<A>
 }
 
-/** Asks about leases one by one, and about the waiters of one key together: one row is written for all of them. */
+/**
+ * Asks about leases one by one, and about the waiters of one key together: one row is written for all of them. Waiters that come late
+ * then all keep their places, if the file still has them. One by one, the question of the first may end the others.
+ */
 export class FileRenewals {
   readonly #host: FileRenewalHost
 
