@@ -21,9 +21,11 @@ test.concurrent.each(Object.entries(places))(
       for (let wait = 500; ; wait *= 2) {
         const error = await errorOf(other.acquire('k', { wait }))
         if (error['code'] === 'store-unavailable' && wait < 30_000) continue
-        expect(error).toMatchObject({ code: 'acquire-timeout', key: 'k', ahead: 0 })
-        if (error['holder'] === undefined && wait < 30_000) continue
+        expect(error).toMatchObject({ code: 'acquire-timeout', key: 'k' })
+        // The ticket of the try before may still leave the queue.
+        if ((error['holder'] === undefined || error['ahead'] !== 0) && wait < 30_000) continue
         expect(error).toMatchObject({
+          ahead: 0,
           holder: { owner: { pid: process.pid, label: 'billing' }, heldMs: expect.any(Number), others: 0 },
           message: expect.stringMatching(
             new RegExp(` The key has been held for [\\d.]+ m?s by \\S+:${process.pid} \\(billing\\)\\.$`),
