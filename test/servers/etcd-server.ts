@@ -282,7 +282,7 @@ function security({ tls, certificate: shown = 'member' }: EtcdOptions): string[]
 }
 
 /** A member without a leader keeps its clients waiting, and so does a member that is stopped. */
-const REPLY_MS = 1500
+const REPLY_MS = 6000
 
 /** Rejects after `REPLY_MS` if there is no answer. */
 async function fetchText(
