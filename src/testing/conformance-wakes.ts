@@ -41,11 +41,10 @@ export const wakeCases: readonly ConformanceScript[] = [
         await other.release(releaseOf(reader))
       }
       await ears.hear(writer.id)
-      // Several servers may report the same event at different times. A wake too many costs one request too many.
-      assert.deepEqual(
-        scene.exactOrder ? ears.heard : [...new Set(ears.heard)],
-        [...readers, writer].map(({ id }) => id),
-      )
+      // Several servers may report one event at different times, and two events in either order. A wake too many costs one request too many.
+      const heard = scene.exactOrder ? ears.heard : [...new Set(ears.heard)].sort()
+      const woken = [...readers, writer].map(({ id }) => id)
+      assert.deepEqual(heard, scene.exactOrder ? woken : woken.sort())
     },
   },
   {
