@@ -251,7 +251,10 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
    * removes it. A process may call it at every start.
    */
   setLimit(name: NameOf<Payloads>, limit: NameLimit): Promise<void>
-  /** No job of this name begins any more, in any process, until {@link resume}. Jobs that run end, and jobs may be enqueued. */
+  /**
+   * No claim takes a job of this name from then on, in any process, until {@link resume}. Jobs of a claim that has begun, or claimed
+   * ahead, still run, and jobs may be enqueued.
+   */
   pause(name: NameOf<Payloads>): Promise<void>
   /** Lets the jobs of a paused name begin again. */
   resume(name: NameOf<Payloads>): Promise<void>
