@@ -41,7 +41,7 @@ export const wakeCases: readonly ConformanceScript[] = [
         await other.release(releaseOf(reader))
       }
       await ears.hear(writer.id)
-      // Several servers may report one event at different times, and two events in either order. A wake too many costs one request too many.
+      // Several servers may report one event at different times, and two events in either order. A wake that comes twice costs one request.
       const heard = scene.exactOrder ? ears.heard : [...new Set(ears.heard)].sort()
       const woken = [...readers, writer].map(({ id }) => id)
       assert.deepEqual(heard, scene.exactOrder ? woken : woken.sort())

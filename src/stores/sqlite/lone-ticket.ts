@@ -4,16 +4,16 @@ import { isGood, type Moment, timeSince } from './fence-clock.ts'
 import type { SqliteStatements } from './statements.ts'
 
 /**
- * The shortest way of a ticket that has its key for itself: it takes a free key, and releases it while nobody waits. One statement
- * does what otherwise takes a look, the law, and a statement for each change.
+ * A ticket takes a free key, and releases it while nobody waits. One statement does this. Otherwise it takes a look at the room, the
+ * law, and a statement for each change.
  *
- * The condition of the statement is the whole proof that the law would decide the same: the key has no other row in any table.
- * Where the condition does not hold, nothing is written, and the law decides.
+ * The condition of the statement shows that the law would decide the same: the key has no holder besides this ticket, no waiter and
+ * no lock-delay, and the ticket has no tombstone. If the condition is false, the statement writes nothing, and the law decides.
  */
 export class LoneTicket {
   /**
-   * What this process knows of the file's fence clock. A statement does nothing if the file has another moment. So the fence is the
-   * one that the law would give.
+   * The moment of the fence clock that this process read last. A statement writes nothing if the file has another moment by now. So the
+   * fence is the one that the law would give.
    */
   moment: Moment | undefined
 

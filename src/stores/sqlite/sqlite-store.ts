@@ -63,13 +63,10 @@ export class SqliteStore implements Store {
     return this.#write<AcquireAnswer>((statements, time) => {
       const inbox = this.#inbox.address
       const held = this.#lone.acquire(statements, { ticket, inbox }, time)
-      if (held !== undefined) {
-        if (sweeps) this.#sweep.clear(statements, time)
-        return { answer: held, notices: NONE }
-      }
-      const request = this.#request({ key, id, inbox, time })
-      const { answer, notices, moment } = step(statements, request, (room, at) => acquire(room, ticket, at))
-      this.#lone.moment = moment
+      const { answer, notices } =
+        held === undefined
+          ? this.#acquireByLaw(statements, ticket, this.#request({ key, id, inbox, time }))
+          : { answer: held, notices: NONE }
       if (sweeps) this.#sweep.clear(statements, time)
       if (answer.tag !== 'queued') return { answer, notices }
       // Without harm if the transaction is rolled back: then the first question finds no such waiter.
@@ -120,6 +117,16 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     this.#transactions.close()
     await this.#inbox.close()
+  }
+
+  #acquireByLaw(
+    statements: SqliteStatements,
+    ticket: Ticket,
+    request: StepRequest,
+  ): StepResult<AcquireAnswer> {
+    const result = step(statements, request, (room, at) => acquire(room, ticket, at))
+    this.#lone.moment = result.moment
+    return result
   }
 
   /**

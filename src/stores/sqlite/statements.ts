@@ -40,7 +40,7 @@ export interface SqliteStatements {
       holdUntil: number,
     ]
   >
-  /** Takes a key that has no other row in any table. No row if it has one, or if the fence clock has another moment. */
+  /** Takes a free key. No row if it is not free, if the ticket has a tombstone, or if the fence clock has another moment. */
   readonly takeFree: Query<
     [
       key: string,
@@ -59,7 +59,7 @@ export interface SqliteStatements {
     ],
     readonly [number]
   >
-  /** Drops the only holder of a key that nobody waits for. No row if anything else has to be done. */
+  /** Drops the holder of a mutex that nobody waits for. No row if anything else has to be done. */
   readonly leaveFree: Query<
     [key: string, id: string, now: number, nowUs: number, clockMs: number, clockUs: number],
     readonly [number]

@@ -1,4 +1,4 @@
--- Drops a holder that had its key for itself, as the law would. Returns no row and writes nothing if the law would do more than that.
+-- Drops the holder of a mutex that nobody waits for, as the law would. If the law would do more, it writes nothing and returns no row.
 -- A mutex has no other holder. The others of a key that is no mutex may have expired, and the law would look at them.
 --   ?1 key   ?2 id   ?3 now   ?4 the time of the fence clock   ?5 and ?6 the moment of the fence clock from which that was computed
 DELETE FROM holder

@@ -25,7 +25,7 @@ SELECT
     WHERE key = ?1 AND "limit" > 1 AND expires_at > ?3 AND id <> ?2 ORDER BY expires_at LIMIT 1
   )
 `,
-  leaveFree: `-- Drops a holder that had its key for itself, as the law would. Returns no row and writes nothing if the law would do more than that.
+  leaveFree: `-- Drops the holder of a mutex that nobody waits for, as the law would. If the law would do more, it writes nothing and returns no row.
 -- A mutex has no other holder. The others of a key that is no mutex may have expired, and the law would look at them.
 --   ?1 key   ?2 id   ?3 now   ?4 the time of the fence clock   ?5 and ?6 the moment of the fence clock from which that was computed
 DELETE FROM holder
@@ -190,7 +190,7 @@ CREATE TABLE IF NOT EXISTS closure (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS closure_by_end ON closure (until);
 `,
-  takeFree: `-- Takes a key that has no other row in any table, as the law would. Returns no row and writes nothing if it has one.
+  takeFree: `-- Takes a key that has no holder, no waiter and no lock-delay, as the law would. Otherwise it writes nothing and returns no row.
 --   ?1 key   ?2 id   ?3 units   ?4 limit   ?5 lock_delay_ms   ?6 owner   ?7 inbox   ?8 fence   ?9 now   ?10 expires_at
 --   ?11 hold_until   ?12 and ?13 the moment of the fence clock from which the fence was computed
 INSERT INTO holder

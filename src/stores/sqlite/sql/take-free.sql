@@ -1,4 +1,4 @@
--- Takes a key that has no other row in any table, as the law would. Returns no row and writes nothing if it has one.
+-- Takes a key that has no holder, no waiter and no lock-delay, as the law would. Otherwise it writes nothing and returns no row.
 --   ?1 key   ?2 id   ?3 units   ?4 limit   ?5 lock_delay_ms   ?6 owner   ?7 inbox   ?8 fence   ?9 now   ?10 expires_at
 --   ?11 hold_until   ?12 and ?13 the moment of the fence clock from which the fence was computed
 INSERT INTO holder
