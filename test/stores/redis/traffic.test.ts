@@ -197,10 +197,10 @@ test('rooms whose holders and waiters never came back are gone soon after the la
 // shows that a fast path is taken.
 test.each([
   ['a free key is taken', [], 'acquire', 3],
-  ['a lone holder is renewed', ['mine'], 'renew', 3],
+  ['a lone holder is renewed', ['mine'], 'renew', 4],
   ['a lone holder is released', ['mine'], 'release', 3],
   ['a free key is released', [], 'release', 3],
-  ['a key without holder is renewed', [], 'renew', 2],
+  ['a key without holder is renewed', [], 'renew', 3],
   ['one more queues', ['other', 'other'], 'acquire', 7],
   ['the key is handed over', ['mine', 'other', 'other'], 'release', 6],
   ['the key is handed over to the last', ['mine', 'other'], 'release', 6],
