@@ -22,6 +22,8 @@ export interface WatchOptions {
   readonly file?: HistoryFile | undefined
   /** Whether the watch keeps the process alive. Default: false. */
   readonly keepAlive?: boolean
+  /** After so many milliseconds without an answer the store is taken to be away. `Infinity`: a request decides. Default: 3000. */
+  readonly silentMs?: number
   /** Called after every look, and when the store is away or does not answer. */
   readonly onSnapshot?: (snapshot: Snapshot) => void
 }
@@ -153,14 +155,14 @@ class Watch implements RoomWatch {
   }
 
   async #look(begunMs: number): Promise<LookOutcome> {
-    const { prefix = '', maxRooms = 50_000 } = this.#options
+    const { prefix = '', maxRooms = 50_000, silentMs: mostMs = SILENT_MS } = this.#options
     const rooms = new Map<string, InspectedRoom>()
     let heardAt = begunMs
     let isCut = false
     // A request is given up after 10 s. People who look at a screen should learn of the silence sooner.
     const silence = setInterval(() => {
       const silentMs = performance.now() - heardAt
-      if (silentMs >= SILENT_MS) this.#away('There is no answer.', Date.now() - silentMs)
+      if (silentMs >= mostMs) this.#away('There is no answer.', Date.now() - silentMs)
     }, SILENT_MS / 3)
     silence.unref()
     try {

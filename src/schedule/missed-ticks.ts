@@ -137,7 +137,10 @@ export class MissedTicks {
         if (outage !== undefined && tick <= outage.noticedAtMs) await this.#addOutage(told, outage, tick)
         const isMine = await marks.claimMissed(tick, settlement.rememberMs(tick))
         fate = isMine ? 'missed' : 'told by another'
-        if (isMine) add(told, tick)
+        if (isMine) {
+          this.#tellIfApart(told, tick)
+          add(told, tick)
+        }
       }
     }
     this.#outage = undefined
@@ -162,6 +165,7 @@ export class MissedTicks {
   async #addOutage(told: MissedRange, { firstMs }: Outage, beforeMs: number): Promise<void> {
     const { ticks, clock, marks, settlement } = this.#parts
     if (firstMs >= beforeMs || !(await marks.claimMissed(firstMs, settlement.rememberMs(firstMs)))) return
+    this.#tellIfApart(told, firstMs)
     for (
       let tick: number | undefined = firstMs;
       tick !== undefined && tick < beforeMs;
@@ -177,6 +181,11 @@ export class MissedTicks {
       // To find a tick takes some tenths of a millisecond.
       if (told.count % COUNTED_AT_ONCE === 0) await paused(clock, 1)
     }
+  }
+
+  /** An event is of ticks that were missed one after the other. This process may have run those in between. */
+  #tellIfApart(told: MissedRange, tickMs: number): void {
+    if (told.count > 0 && this.#parts.ticks.next(told.lastMs) !== tickMs) this.#tell(told)
   }
 
   #tell(told: MissedRange): void {

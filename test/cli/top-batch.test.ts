@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { storeName } from '../../src/cli/store-name.ts'
 import { connect, type Locks } from '../../src/index.ts'
 import { startRedis } from '../servers/redis-server.ts'
+import { startProxy } from '../servers/tcp-proxy.ts'
 import { Shell } from './holdfast-process.ts'
 import { openSqlite, type TestStore } from './stores.ts'
 
@@ -27,6 +28,20 @@ test('without a terminal top prints as many pages as it is told, one after the o
   expect(stdout).toMatch(/^KEY +S +MODE +HOLDER +HELD +LEFT +TTL +FENCE +WAITIN▾ +LONGEST$/m)
   expect(stdout).toMatch(/^evil\\x1b\[2J +H +mutex +\S+ \(tester\) .* 0 +–$/m)
   expect(stdout).not.toContain('\x1b')
+})
+
+test('with a count top waits for a look that takes longer than its screen would wait', async () => {
+  await using server = await startRedis()
+  await using proxy = await startProxy({ targetPort: server.port })
+  await using held = await connect(server.url)
+  await held.acquire('slow')
+  const store = `redis://127.0.0.1:${proxy.port}`
+  const top = shell.start(['top', '--interval', '2s', '-n', '2', '--store', store])
+  await top.prints('slow')
+  // A look makes several trips.
+  proxy.delay({ replyMs: 1200 })
+  expect([await top.exit, top.stderr]).toEqual([0, ''])
+  await proxy.close()
 })
 
 test('without a count top goes on until its reader has closed the pipe', async () => {

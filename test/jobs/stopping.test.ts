@@ -142,7 +142,7 @@ test('a worker that is stopped gives back at once the jobs of a claim whose answ
   const id = (await direct.enqueue('a')) ?? ''
   await lost
   await until('it is given back', async () => (await direct.find(id))?.state === 'ready')
-  expect(worker.jobCount).toBe(1)
+  await until('only the slow one is left', () => worker.jobCount === 1)
   open()
   await stopped
   expect(begun).toBe(0)

@@ -101,6 +101,20 @@ describe('a missed tick', () => {
     expect(ran(stage)).not.toEqual(expect.arrayContaining(missed))
   })
 
+  test('is told apart from others with a run in between, also when all are judged at the same time', async () => {
+    const events: MissedTicksEvent[] = []
+    onTestFinished(scheduleEvents.on('missed', (event) => events.push(event)))
+    const stage = new Stage()
+    starts(stage, 'a', { expression: '* * * * *' })
+    await stage.clock.advance(2 * MINUTE_MS)
+    stage.clock.block(1.6 * MINUTE_MS)
+    await stage.clock.advance(0.5 * MINUTE_MS)
+    expect(ran(stage)).toEqual(['08:01', '08:02', '08:04'])
+    stage.clock.block(7.5 * MINUTE_MS)
+    await stage.clock.advance(1000)
+    expect(events.map(ticksOf)).toEqual([['08:03'], ['08:05', '08:06']])
+  })
+
   test('is told by the next process, when the process that was late dies before it could tell', async () => {
     const missed = listens('missed')
     const stage = new Stage()

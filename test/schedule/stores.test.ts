@@ -114,8 +114,10 @@ test.concurrent.each(Object.entries(places).filter(([name]) => ['redis', 'postgr
       aheadMs = 370_000
       await until('ticks of that time are judged', () => told.some((tick) => tick > sleepsAt + 38_000))
       await until('it goes on', () => Math.max(...ran) > sleepsAt + aheadMs)
-      const first = Math.min(...told)
-      expect([...told].sort()).toEqual(told.map((_, at) => first + at * 1000))
+      // On a busy machine, ticks before the sleep may have been missed, too, and others between them have run.
+      const [first, last] = [Math.min(...told), Math.max(...told)]
+      const seen = [...told, ...ran].filter((tick) => tick >= first && tick <= last).sort()
+      expect(seen).toEqual(seen.map((_, at) => first + at * 1000))
       expect(told.length).toBeGreaterThanOrEqual(37)
       expect(told).toEqual(expect.arrayContaining(lasts))
       expect(ran.filter((tick) => told.includes(tick))).toEqual([])

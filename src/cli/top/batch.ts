@@ -44,7 +44,9 @@ export async function printLooks(locks: WatchedLocks, options: BatchOptions): Pr
         printed += 1
         if (printed === count) resolve(EXIT.ok)
       }
-      watch = watchRooms(locks, { prefix, everyMs, keepAlive: true, onSnapshot })
+      // Nobody looks at a screen that may be old, so a slow answer is waited for.
+      const silentMs = count === undefined ? undefined : Number.POSITIVE_INFINITY
+      watch = watchRooms(locks, { prefix, everyMs, keepAlive: true, onSnapshot, ...(silentMs && { silentMs }) })
     })
   } finally {
     watch?.stop()
