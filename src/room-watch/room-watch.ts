@@ -23,7 +23,7 @@ export interface WatchOptions {
   /** Whether the watch keeps the process alive. Default: false. */
   readonly keepAlive?: boolean
   /** After so many milliseconds without an answer the store is taken to be away. `Infinity`: a request decides. Default: 3000. */
-  readonly silentMs?: number
+  readonly silentMs?: number | undefined
   /** Called after every look, and when the store is away or does not answer. */
   readonly onSnapshot?: (snapshot: Snapshot) => void
 }

@@ -46,7 +46,7 @@ export async function printLooks(locks: WatchedLocks, options: BatchOptions): Pr
       }
       // Nobody looks at a screen that may be old, so a slow answer is waited for.
       const silentMs = count === undefined ? undefined : Number.POSITIVE_INFINITY
-      watch = watchRooms(locks, { prefix, everyMs, keepAlive: true, onSnapshot, ...(silentMs && { silentMs }) })
+      watch = watchRooms(locks, { prefix, everyMs, keepAlive: true, silentMs, onSnapshot })
     })
   } finally {
     watch?.stop()
