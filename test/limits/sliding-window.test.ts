@@ -39,12 +39,10 @@ describe('a sliding window', () => {
     // One call at the beginning of the first window, nine at its end, and then as many as can.
     await limits[0]?.tryRun('ada', () => {})
     await sleep(900)
-    const endsAt = performance.now() + 1500
-    while (performance.now() < endsAt) {
+    await until('each point was there twice', async () => {
       await Promise.all(limits.map((limit) => limit.tryRun('ada', () => {})))
-      await sleep(1)
-    }
-    expect(taken.length).toBeGreaterThan(10)
+      return taken.length >= 20
+    })
     const spans = taken.slice(10).map((at, index) => at - (taken[index] ?? at))
     expect(Math.min(...spans)).toBeGreaterThanOrEqual(1000)
   })
