@@ -6,6 +6,7 @@ import type {
   RawConnection,
   RedisLink,
 } from '../../../../src/stores/redis/server/client-link.ts'
+import { undisturbed } from '../../../base/measured.ts'
 import { releaseOf, ticket } from '../../tickets.ts'
 
 afterEach(() => {
@@ -39,8 +40,16 @@ test('a request that waits for a slot that is moving does not keep the process a
     }
   })
   const store = new RedisStore(cluster, { prefix: 'holdfast:', replicas: 0 })
-  await expect(store.release(releaseOf(ticket()))).rejects.toMatchObject({ code: 'store-unavailable' })
-  expect(refused).toBeGreaterThan(2)
+  // The request waits for a second. A machine that stands still for as long leaves no time for more tries.
+  const tries = await undisturbed(
+    (count) => count > 2,
+    async () => {
+      refused = 0
+      await expect(store.release(releaseOf(ticket()))).rejects.toMatchObject({ code: 'store-unavailable' })
+      return refused
+    },
+  )
+  expect(tries).toBeGreaterThan(2)
   expect(started.length).toBeGreaterThan(0)
   expect(started).not.toContain(true)
   await store.close()
