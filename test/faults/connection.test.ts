@@ -40,7 +40,7 @@ describe.each(clientKinds)('on %s, a connection that', (kind) => {
     test.concurrent(
       `${faults[fault]} for longer than the ttl costs the lease, and its holder hears of the loss before the next holder has the key`,
       inScene(async (scene) => {
-        const lease = await scene.proxied({ kind }).acquire('k', { ttl: 2500 })
+        const lease = await scene.proxied({ kind }).acquire('k', { ttl: 5000 })
         const aborted = abortedAt(lease)
         const rival = scene.direct().acquire('k')
         await scene.untilQueued('k', 1)

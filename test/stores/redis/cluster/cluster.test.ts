@@ -79,7 +79,7 @@ test('a process listens for a slot only while it waits there, and no other proce
   const server = await cluster.masterOf(room)
   const channels = async (): Promise<number> =>
     ((await server.command('PUBSUB', 'SHARDCHANNELS')) as string[]).length
-  const [holder, waiter] = [ticket({ key: 'sharded' }), ticket({ key: 'sharded', patienceMs: 600 })]
+  const [holder, waiter] = [ticket({ key: 'sharded' }), ticket({ key: 'sharded', patienceMs: 6000 })]
   fenceOf(await one.acquire(holder))
   expect(await channels()).toBe(0)
   await other.acquire(waiter)
