@@ -3,6 +3,7 @@ import { expect, test } from 'vitest'
 import type { HolderView } from '../../../src/contract/store.ts'
 import { createLocks, type Locks } from '../../../src/index.ts'
 import { redlockStore } from '../../../src/stores/redlock/index.ts'
+import { undisturbed } from '../../base/measured.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { startMasters } from './masters.ts'
@@ -68,19 +69,26 @@ test.concurrent(
 test.concurrent(
   'a renewal whose answers come after the ttl was none: the holder is told while the servers still keep its key',
   inScene(async ({ proxies, locks, holderOf }) => {
-    const lease = await locks.acquire('renewed', { ttl: 2500 })
-    let isTold = false
-    lease.signal.addEventListener('abort', () => {
-      isTold = true
-    })
-    await lease.extend()
-    for (const proxy of proxies) proxy.holdReplies()
-    await until('the holder is told', () => isTold)
-    expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
-    // The servers have carried out the renewals, and keep the lease for another ttl.
-    expect(await holderOf('renewed')).toMatchObject({ id: lease.id, state: 'held' })
-    for (const proxy of proxies) proxy.normal()
-    await until('the key was given back', async () => (await holderOf('renewed')) === undefined)
-    expect(lease.state).toBe('lost')
+    // The servers have carried out the renewals, and keep the lease for another ttl. On a busy machine that is over, too.
+    const kept = await undisturbed(
+      (holder) => holder !== undefined,
+      async () => {
+        const lease = await locks.acquire('renewed', { ttl: 2500 })
+        let isTold = false
+        lease.signal.addEventListener('abort', () => {
+          isTold = true
+        })
+        await lease.extend()
+        for (const proxy of proxies) proxy.holdReplies()
+        await until('the holder is told', () => isTold)
+        expect(lease.signal.reason).toMatchObject({ code: 'lease-lost', reason: 'expired' })
+        const holder = await holderOf('renewed')
+        for (const proxy of proxies) proxy.normal()
+        await until('the key was given back', async () => (await holderOf('renewed')) === undefined)
+        expect(lease.state).toBe('lost')
+        return holder?.id === lease.id ? holder : undefined
+      },
+    )
+    expect(kept).toMatchObject({ state: 'held' })
   }),
 )
