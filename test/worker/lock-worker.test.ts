@@ -9,6 +9,7 @@ import {
   type WorkerState,
 } from '../../src/worker/index.ts'
 import { HOSTILE_VALUES } from '../base/hostile-values.ts'
+import { block } from '../engine/block.ts'
 import { until } from '../servers/until.ts'
 import { Open } from './rehearsal.ts'
 
@@ -142,21 +143,19 @@ describe('a lock worker', () => {
   test.each(['start', 'work'])(
     'whose %s blocks the event loop for longer than the lease ends it, and tries again',
     async (what) => {
-      const block = () => {
-        const until = performance.now() + 1000
-        while (performance.now() < until);
-      }
+      // Longer than a busy machine keeps this process from a renewal.
+      const ttl = 4000
       const first = workerOf({
-        ttl: 500,
+        ttl,
         start: () => {
-          if (what === 'start' && first.reasons.length === 0) block()
+          if (what === 'start' && first.reasons.length === 0) block(ttl + 500)
         },
       })
-      const second = workerOf({ ttl: 500 })
+      const second = workerOf({ ttl })
       first.worker.start()
       if (what === 'work') {
         await first.reaches('working')
-        block()
+        block(ttl + 500)
       }
       second.worker.start()
       await until('the first was told', () => first.reasons.length > 0)
