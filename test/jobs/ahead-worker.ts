@@ -16,7 +16,7 @@ jobs.work(
       process.kill(process.pid, 'SIGKILL')
     },
   },
-  { concurrency: 4, ttl: '1s', onFailure: () => {}, onError: () => {} },
+  { concurrency: 4, ttl: '4s', onFailure: () => {}, onError: () => {} },
 )
 
 process.on('disconnect', () => process.exit(0))

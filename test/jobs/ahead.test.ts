@@ -430,9 +430,10 @@ test('a job that waits behind a handler that blocks the event loop begins only u
           begunTooLate += 1
         }
       },
-      blocking: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1100),
+      blocking: () => void Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 4100),
     },
-    { concurrency: 1, ttl: '1s', onFailure: () => {} },
+    // Longer than a busy machine keeps this process from a begin.
+    { concurrency: 1, ttl: '4s', onFailure: () => {} },
   )
   await until('all are done', () => done === 500)
   expect(begunTooLate).toBe(0)

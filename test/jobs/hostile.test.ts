@@ -35,7 +35,7 @@ test('a database that hangs for longer than a lease: the handler is told meanwhi
         await server.resume()
       },
     },
-    { ttl: '1500ms', onFailure: (failure) => failures.push(failure), onError: () => {} },
+    { ttl: '4s', onFailure: (failure) => failures.push(failure), onError: () => {} },
   )
   await until('it is completed', async () => (await jobs.find(id))?.state === 'completed')
   expect(told).toMatchObject({ code: 'lease-lost', reason: 'expired' })
