@@ -19,7 +19,7 @@ test('the postgres store follows the law step by step, with time under control',
   const clock = await controlClock(url)
   const store = postgresStore(newClient(url))
   await followsTheLaw(
-    { store, setTime: clock.setTime, setsBack: true, grants: true, histories: 150 },
+    { store, setTime: clock.setTime, setsBack: true, grants: true, histories: 200 },
     { timesEach: 10 },
   )
   await store.close()
