@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { storeName } from '../../src/cli/store-name.ts'
 import { connect, type Locks } from '../../src/index.ts'
+import { until } from '../servers/until.ts'
 import { Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
 
@@ -25,9 +26,9 @@ describe.each(sharedStores)('on $name', ({ open }) => {
   async function waiter(key: string) {
     const giveUp = new AbortController()
     const waiting = locks.acquire(key, { signal: giveUp.signal }).catch(() => {})
-    await expect
-      .poll(async () => JSON.parse((await shell.run(['show', '--json', key])).stdout).queue.length)
-      .toBe(1)
+    await until('it waits', async () => {
+      return JSON.parse((await shell.run(['show', '--json', key])).stdout).queue.length === 1
+    })
     return {
       async leave() {
         giveUp.abort()

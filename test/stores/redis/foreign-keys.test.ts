@@ -4,6 +4,7 @@ import { createLocks } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { shortestMs } from '../../base/measured.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
 
 let server: RedisServer
 beforeAll(async () => {
@@ -55,9 +56,10 @@ test('a prefix with spaces carries wakes, too', async () => {
   const held = await locks.acquire('k')
   const waiting = locks.acquire('k')
   // The store begins to listen with the first wait.
-  await expect
-    .poll(async () => Number(await redis.call('PUBSUB', 'NUMPAT')) + (await channels(redis)))
-    .toBeGreaterThan(0)
+  await until(
+    'it listens',
+    async () => Number(await redis.call('PUBSUB', 'NUMPAT')) + (await channels(redis)) > 0,
+  )
   await held.release()
   await (await waiting).release()
   const handOver = async () => {
