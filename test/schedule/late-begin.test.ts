@@ -7,7 +7,8 @@ import { block } from '../engine/block.ts'
 import { methodsOf } from '../engine/methods-of.ts'
 import { until } from '../servers/until.ts'
 
-const TTL = 1000
+/** Longer than a busy machine keeps this process from a renewal. */
+const TTL = 4000
 
 /** One process of a fleet that runs a job each second. */
 function member(store: Store, work: (run: ScheduledRun) => unknown, options: ScheduledJobOptions = {}) {
