@@ -23,7 +23,7 @@ async function tryAcquire(): Promise<WorkerLease | null> {
   const loss = new AbortController()
   const options = {
     realpath: false,
-    stale: 2000,
+    stale: 20_000,
     update: 1000,
     onCompromised: (error: Error) => loss.abort(error),
   }
@@ -91,7 +91,7 @@ test('the machine serves a lock file as well: one works, the other takes over, a
 })
 
 test('the machine starts no work under a lease that ended while its event loop stood still', async () => {
-  const locks = createLocks(memoryStore(), { ttl: 60 })
+  const locks = createLocks(memoryStore(), { ttl: 2000 })
   const fences: bigint[] = []
   const troubles: unknown[] = []
   let blocks = 2
@@ -99,7 +99,7 @@ test('the machine starts no work under a lease that ended while its event loop s
     const lease = await locks.tryAcquire('k')
     // A listener reads the signal before the machine does. Then the event loop stands still for longer than the ttl.
     lease?.signal.addEventListener('abort', () => {})
-    if (blocks-- > 0) block(60)
+    if (blocks-- > 0) block(2000)
     return lease
   }
   const actor = createActor(lockWorkerMachine, {
