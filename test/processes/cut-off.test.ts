@@ -6,7 +6,6 @@ import { startEtcd } from '../servers/etcd-server.ts'
 import { type Namespace, namespacesMissing, startNamespace } from '../servers/namespaces.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
-import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 
 const PROGRAM = fileURLToPath(new URL('cut-off-process.ts', import.meta.url))
@@ -38,7 +37,7 @@ class Client {
   }
 }
 
-// The server is in our network, and each client reaches it over a cable of its own.
+// Each client reaches the server over a cable of its own.
 test.each([
   ['redis', startRedis, (host: string, port: number) => `redis://${host}:${port}`],
   ['postgres', startPostgres, (host: string, port: number) => `postgres://holdfast@${host}:${port}/holdfast`],
@@ -52,9 +51,8 @@ test.each([
     for (let index = 0; index < 5; index += 1) {
       const namespace = await startNamespace()
       onTestFinished(() => namespace[Symbol.asyncDispose]())
-      const proxy = await startProxy({ targetPort: server.port, host: namespace.host })
-      onTestFinished(() => proxy.close())
-      clients.push(new Client(namespace, urlOf(namespace.host, proxy.port)))
+      await namespace.expose([server.port])
+      clients.push(new Client(namespace, urlOf(namespace.host, server.port)))
     }
     const holder = () => clients.find(({ last }) => last === 'held')
     // A client that stands still notices its loss when it goes on.

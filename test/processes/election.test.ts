@@ -21,7 +21,7 @@ test.concurrent.each(Object.entries(places))(
   async (store, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-election-'))
     const journal = join(folder, 'journal')
-    const place = await open(folder)
+    const place = await open(folder, { canCut: true })
     const fleet: Candidate[] = []
     const start = (way: Place | Way, name: string, ttlMs = TTL_MS): Candidate => {
       const candidate = new Candidate(name, way, [journal, name, `${ttlMs}ms`])

@@ -1,15 +1,23 @@
-import { spawnSync } from 'node:child_process'
-import { leftovers } from './server-process.ts'
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { endServer, leftovers } from './server-process.ts'
 
 /**
- * A network of its own for some processes. One cable connects it to ours, and a test can pull the cable. No packet
- * leaves this machine.
+ * A network of its own for some processes. One cable connects it to another one, from where Unix sockets lead to the servers of this
+ * machine, and a test can pull the cable. No packet leaves this machine. Our own network does not change: Chromium drops all its
+ * requests when an address comes or goes.
  */
 export interface Namespace extends AsyncDisposable {
-  /** The address of our side, as the processes inside see it. */
+  /** The other end of the cable, as the processes inside see it. */
   readonly host: string
   /** The start of a command line that runs a command inside. */
   readonly exec: readonly string[]
+  /** The processes inside reach these ports of 127.0.0.1 at `host` from now on; with `asLocal` at 127.0.0.1, too. */
+  expose(ports: readonly number[], options?: { readonly asLocal?: boolean }): Promise<void>
   /** Pulls the cable: packets vanish in both directions, and neither side is told. */
   cut(): void
   mend(): void
@@ -31,38 +39,64 @@ let made = 0
 export async function startNamespace(): Promise<Namespace> {
   removeStale()
   made += 1
-  const name = nameOf(String(made))
-  const [outer, inner] = [`hf${process.pid % 1_000_000}o${made}`, `hf${process.pid % 1_000_000}i${made}`]
-  // A subnet of four addresses. It depends on the process id, because other tests have subnets at the same time.
-  const subnet = `10.${128 + (process.pid % 100)}.${Math.floor(process.pid / 100) % 256}`
-  const [host, guest] = [`${subnet}.${4 * made + 1}`, `${subnet}.${4 * made + 2}`]
+  const [inside, outside] = [nameOf(`${made}-inside`), nameOf(`${made}-outside`)]
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-cable-'))
+  const forwarders: ChildProcess[] = []
   const remove = () => {
-    ip('netns', 'delete', name)
-    ip('link', 'delete', outer)
+    for (const forwarder of forwarders) forwarder.kill('SIGKILL')
+    ip('netns', 'delete', inside)
+    ip('netns', 'delete', outside)
+    rmSync(folder, { recursive: true, force: true })
     leftovers.delete(remove)
   }
   leftovers.add(remove)
-  const inside = ['ip', 'netns', 'exec', name]
-  must('netns', 'add', name)
-  must('link', 'add', outer, 'type', 'veth', 'peer', 'name', inner)
-  must('link', 'set', inner, 'netns', name)
-  must('address', 'add', `${host}/30`, 'dev', outer)
-  must('link', 'set', outer, 'up')
-  must('-n', name, 'address', 'add', `${guest}/30`, 'dev', inner)
-  must('-n', name, 'link', 'set', inner, 'up')
-  must('-n', name, 'link', 'set', 'lo', 'up')
+  must('netns', 'add', inside)
+  must('netns', 'add', outside)
+  must('-n', outside, 'link', 'add', 'cable', 'type', 'veth', 'peer', 'name', 'cable', 'netns', inside)
+  must('-n', outside, 'address', 'add', `${OUTER}/30`, 'dev', 'cable')
+  must('-n', outside, 'link', 'set', 'cable', 'up')
+  must('-n', inside, 'address', 'add', `${INNER}/30`, 'dev', 'cable')
+  must('-n', inside, 'link', 'set', 'cable', 'up')
+  must('-n', inside, 'link', 'set', 'lo', 'up')
+  const forward = async (pairs: readonly string[], exec: readonly string[] = []) => {
+    const [command = '', ...args] = [...exec, process.execPath, FORWARDER, ...pairs]
+    const forwarder = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
+    forwarders.push(forwarder)
+    await once(forwarder, 'message', { signal: AbortSignal.timeout(60_000) })
+  }
   return {
-    host,
-    exec: inside,
-    cut: () => must('-n', name, 'link', 'set', inner, 'down'),
-    mend: () => must('-n', name, 'link', 'set', inner, 'up'),
+    host: OUTER,
+    exec: execIn(inside),
+    async expose(ports, { asLocal = false } = {}) {
+      const socket = (port: number) => join(folder, `${port}`)
+      await forward(ports.map((port) => `${socket(port)}=127.0.0.1:${port}`))
+      await forward(
+        ports.map((port) => `${OUTER}:${port}=${socket(port)}`),
+        execIn(outside),
+      )
+      if (!asLocal) return
+      await forward(
+        ports.map((port) => `127.0.0.1:${port}=${OUTER}:${port}`),
+        execIn(inside),
+      )
+    },
+    cut: () => must('-n', inside, 'link', 'set', 'cable', 'down'),
+    mend: () => must('-n', inside, 'link', 'set', 'cable', 'up'),
     async [Symbol.asyncDispose]() {
+      await Promise.all(forwarders.map((forwarder) => endServer(forwarder, 'SIGKILL')))
       remove()
     },
   }
 }
 
+const FORWARDER = fileURLToPath(new URL('forwarder.mjs', import.meta.url))
+/** The ends of the cable. Each cable is between two networks that nobody else is in, so all have the same addresses. */
+const [OUTER, INNER] = ['10.128.0.1', '10.128.0.2']
 const PREFIX = 'holdfast-test-'
+
+function execIn(name: string): readonly string[] {
+  return ['ip', 'netns', 'exec', name]
+}
 
 function nameOf(what: string): string {
   return `${PREFIX}${process.pid}-${what}`

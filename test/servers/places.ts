@@ -11,10 +11,15 @@ import { startProxy } from './tcp-proxy.ts'
 export interface Place {
   readonly url: string
   /**
-   * Another way to the store, which a test can cut. Undefined if there is no network, or this machine cannot cut it.
+   * Another way to the store, which a test can cut. Undefined if nobody asked for it, there is no network, or this machine cannot cut it.
    */
   readonly through: Way | undefined
   close(): Promise<unknown>
+}
+
+export interface PlaceOptions {
+  /** Whether to make another way to the store. Default: false. */
+  readonly canCut?: boolean
 }
 
 /**
@@ -33,67 +38,69 @@ export interface Way {
  * Every store that several processes can share, by name. Stores that keep files use the empty folder. The stores whose
  * tests take longest come first.
  */
-export const places: Readonly<Record<string, (folder: string) => Promise<Place>>> = {
-  async etcd() {
+export const places: Readonly<Record<string, (folder: string, options?: PlaceOptions) => Promise<Place>>> = {
+  async etcd(_, options) {
     const server = await startEtcd()
-    return behindProxies([server], server.url.replace('http:', 'etcd:'))
+    return placeOf([server], server.url.replace('http:', 'etcd:'), options)
   },
-  async redis() {
+  async redis(_, options) {
     const server = await startRedis()
-    return behindProxies([server], server.url)
+    return placeOf([server], server.url, options)
   },
-  async cluster() {
-    if (namespacesMissing() !== undefined) {
-      const cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
-      return { url: cluster.url, through: undefined, close: () => cluster.close() }
-    }
-    // The servers of a cluster tell their addresses themselves, so no proxy can stand in between. They are at the end
-    // of the cable instead.
+  async cluster(_, { canCut = false } = {}) {
+    const cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
+    const { url, addresses } = cluster
+    // The servers of a cluster tell their addresses themselves, so no proxy can stand in between.
+    if (!canCut || namespacesMissing() !== undefined)
+      return { url, through: undefined, close: () => cluster.close() }
     const network = await startNamespace()
-    const { host, exec, cut, mend } = network
-    const address = ['--bind', '127.0.0.1', host, '--cluster-announce-ip', host, '--protected-mode', 'no']
-    const cluster = await startCluster({ replicas: 0, args: [...PATIENT_MASTERS, ...address] })
-    const url = cluster.url.replaceAll('127.0.0.1', host)
+    const ports = addresses.map(({ port }) => port)
+    await network.expose(ports, { asLocal: true })
+    const { exec, cut, mend } = network
     return { url, through: { url, exec, cut, mend }, close: () => closeAll([cluster, network]) }
   },
-  async redlock() {
+  async redlock(_, options) {
     const servers = await Promise.all([startRedis(), startRedis(), startRedis()])
     await Promise.all(servers.map(age))
-    return behindProxies(servers, `redlock:${servers.map(({ url }) => url).join(',')}`)
+    return placeOf(servers, `redlock:${servers.map(({ url }) => url).join(',')}`, options)
   },
-  async postgres() {
+  async postgres(_, options) {
     const server = await startPostgres()
-    return behindProxies([server], server.url)
+    return placeOf([server], server.url, options)
   },
   async sqlite(folder) {
     return { url: `sqlite:${join(folder, 'locks.db')}`, through: undefined, close: async () => {} }
   },
 }
 
-async function behindProxies(
+async function placeOf(
   servers: readonly ({ readonly port: number } & AsyncDisposable)[],
   url: string,
+  { canCut = false }: PlaceOptions = {},
 ): Promise<Place> {
-  const network = namespacesMissing() === undefined ? await startNamespace() : undefined
-  const host = network?.host ?? '127.0.0.1'
-  const proxies = await Promise.all(servers.map(({ port }) => startProxy({ targetPort: port, host })))
+  if (!canCut) return { url, through: undefined, close: () => closeAll(servers) }
+  if (namespacesMissing() === undefined) {
+    const network = await startNamespace()
+    const { host, exec, cut, mend } = network
+    await network.expose(servers.map(({ port }) => port))
+    const through = { url: url.replaceAll('127.0.0.1', host), exec, cut, mend }
+    return { url, through, close: () => closeAll([...servers, network]) }
+  }
+  const proxies = await Promise.all(servers.map(({ port }) => startProxy({ targetPort: port })))
   const through = servers.reduce(
-    (text, { port }, at) => text.replace(`127.0.0.1:${port}`, `${host}:${proxies[at]?.port}`),
+    (text, { port }, at) => text.replace(`127.0.0.1:${port}`, `127.0.0.1:${proxies[at]?.port}`),
     url,
   )
-  const { exec, cut, mend } = network ?? {
-    exec: [],
-    cut: () => {
-      for (const proxy of proxies) proxy.halfOpen()
-    },
-    mend: () => {
-      for (const proxy of proxies) proxy.normal()
-    },
+  const cut = () => {
+    for (const proxy of proxies) proxy.halfOpen()
+  }
+  const mend = () => {
+    for (const proxy of proxies) proxy.normal()
   }
   return {
     url,
-    through: { url: through, exec, cut, mend },
-    close: () => closeAll([...proxies, ...servers, ...(network === undefined ? [] : [network])]),
+    through: { url: through, exec: [], cut, mend },
+    close: () => closeAll([...proxies, ...servers]),
   }
 }
 

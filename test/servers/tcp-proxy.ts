@@ -4,8 +4,6 @@ import { connect, createServer, type Socket } from 'node:net'
 export interface ProxyOptions {
   /** The server's port on 127.0.0.1. */
   readonly targetPort: number
-  /** The address to listen on. Default: 127.0.0.1. */
-  readonly host?: string
 }
 
 /** The treatment of the bytes of one direction: passed on, kept until `normal()`, or swallowed. */
@@ -66,7 +64,7 @@ export interface FaultProxy extends AsyncDisposable {
 }
 
 /** A TCP proxy on a free loopback port. A test switches its faults while connections are open. */
-export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOptions): Promise<FaultProxy> {
+export async function startProxy({ targetPort }: ProxyOptions): Promise<FaultProxy> {
   const links = new Set<Link>()
   let refusing = false
   let silencing = false
@@ -94,7 +92,7 @@ export async function startProxy({ targetPort, host = '127.0.0.1' }: ProxyOption
     if (silencing) link.silence()
     silencing = false
   })
-  server.listen(0, host)
+  server.listen(0, '127.0.0.1')
   await once(server, 'listening')
   const { port } = server.address() as { port: number }
 

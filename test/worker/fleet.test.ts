@@ -23,7 +23,7 @@ test.concurrent.each(Object.entries(places))(
   async (_, open) => {
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-fleet-'))
     const journal = join(folder, 'journal')
-    const place = await open(folder)
+    const place = await open(folder, { canCut: true })
     const fleet: Server[] = []
     const start = (name: string, { url, exec = [] }: Pick<Place, 'url'> & Partial<Way>, ttlMs = TTL_MS) => {
       const [command = '', ...before] = [...exec, process.execPath, '--import', 'tsx', PROGRAM]
