@@ -146,7 +146,7 @@ export const scenarios: readonly Scenario[] = [
     name: 'sqlite-free',
     title: 'SQLite file, a free key, one at a time',
     metrics: [P50, PER_SECOND],
-    target: '≤ 1.5x and < 100 µs',
+    target: '≤ 1.3x and < 100 µs',
     candidates: [
       cycle('two bare transactions', openBareSqlite, 20_000),
       cycle('holdfast', openSqlite, 20_000),
