@@ -143,6 +143,18 @@ describe('a key that is used by something else', () => {
     expect(await server.command('DUMP', 'holdfast:{key}')).toEqual(before)
   })
 
+  test('and looks like a lone holder without an expiry does not renew the lease, and renews its neighbour', async () => {
+    const [mine, other] = [ticket(), ticket({ key: 'other' })]
+    for (const each of [mine, other]) fenceOf(await store.acquire(each))
+    const holder = String(await server.command('GET', 'holdfast:{key}'))
+    const spoilt = holder.replace(/(h \d{16} \d{16} )\d{13}/, '$1zzzzzzzzzzzzz')
+    expect(spoilt).not.toBe(holder)
+    await server.command('SET', 'holdfast:{key}', spoilt)
+    expect(await store.renew([mine, other])).toMatchObject([{ tag: 'gone' }, { tag: 'held' }])
+    expect(await store.renew([mine])).toMatchObject([{ tag: 'gone' }])
+    expect(await server.command('GET', 'holdfast:{key}')).toBe(spoilt)
+  })
+
   test.each([
     ['one holder', ['SET', 'holdfast:{key}', '3 whatever comes next']],
     ['more', ['ZADD', 'holdfast:{key}', '0', '3 whatever comes next', '0', 'b']],

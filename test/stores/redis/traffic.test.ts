@@ -193,6 +193,32 @@ test('rooms whose holders and waiters never came back are gone soon after the la
   for (const each of [lone, holder, waiter]) await store.release(releaseOf(each))
 })
 
+test('leases whose ids differ in length are renewed in one call, each in its own place', async () => {
+  const leases = ['a', 'a'.repeat(40), 'ab', 'a'.repeat(39)].map((id) => ticket({ key: `of ${id}`, id }))
+  for (const each of leases) fenceOf(await store.acquire(each))
+  const entries = () => Promise.all(leases.map(({ key }) => server.command('GET', `holdfast:{${key}}`)))
+  const before = (await entries()).map(String)
+  const answers = await store.renew(leases.map((each) => ({ ...each, ttlMs: each.ttlMs + 100_000 })))
+  expect(answers.map(({ tag }) => tag)).toEqual(leases.map(() => 'held'))
+  for (const [index, entry] of (await entries()).map(String).entries()) {
+    const old = before[index] ?? ''
+    // Only the expiry differs.
+    expect(entry.replace(EXPIRY, '$1')).toBe(old.replace(EXPIRY, '$1'))
+    expect(Number(EXPIRY.exec(entry)?.[2])).toBeGreaterThanOrEqual(Number(EXPIRY.exec(old)?.[2]) + 100_000)
+  }
+  for (const each of leases) await store.release(releaseOf(each))
+})
+
+/** The expiry in the entry of a lone holder, and what stands before it. */
+const EXPIRY = /(\0h \d{16} \d{16} )(\d{13})/
+
+test('after the server has lost all keys, a renewal costs it one command for each of them', async () => {
+  const leases = Array.from({ length: 20 }, (_, index) => ticket({ key: `lost ${index}` }))
+  expect(new Set((await store.renew(leases)).map(({ tag }) => tag))).toEqual(new Set(['gone']))
+  const { evalsha: _, 'config|resetstat': _ours, ping: _alive, ...inside } = await server.commandStats()
+  expect(inside).toEqual({ time: 1, mget: 1, zrange: 20 })
+})
+
 // The most frequent calls have fast paths in the scripts. Their answers are the same, so only the number of commands
 // shows that a fast path is taken.
 test.each([

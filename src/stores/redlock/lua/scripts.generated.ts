@@ -460,7 +460,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -1142,7 +1142,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -1881,7 +1881,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -2554,7 +2554,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -3327,7 +3327,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -3591,9 +3591,10 @@ local size, place
 for at = 2, #KEYS do
   local key, id, content = KEYS[at], ARGV[at + 3], contents and contents[at - 1]
   local from = #id + 4
+  local till = content and sub(content, from + 37, from + 49)
+  -- An expiry that sorts behind the new one is perhaps no number. Then room.lua refuses the key.
   if content and find(content, id, 4, true) == 4 and sub(content, 1, 3) == '2 t' and sub(content, from, from + 2) == '\\0h '
-    and find(content, inbox, from + 50, true) then
-    local till = sub(content, from + 37, from + 49)
+    and find(content, inbox, from + 50, true) and (till < tillText or not find(till, '%D')) then
     if till > nowText and till < tillText then
       if size ~= #id then size, place = #id, tostring(from + 36) end
       -- First, so that no lease is lost to a full server. It refuses a script that begins with SETRANGE.
@@ -4033,7 +4034,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
@@ -4276,6 +4277,11 @@ local asked = {
 }
 
 local function ask(id)
+  -- A renewal puts nothing into a free room. If a server loses its keys, each process asks about all its leases at once.
+  if room.wasFree then
+    room = nil
+    return 'g'
+  end
   remember(id, asked)
   settle(id)
   local ticket = find(id)

@@ -182,7 +182,7 @@ local function open(key)
   local lone = not top and tried('GET', key)
   local content = lone or top and top[1]
   if top and not content then
-    room.first.e, room.first.q = false, false
+    room.first.e, room.first.q, room.wasFree = false, false, true
     return
   end
   local layout = string.match(content or '', '^(%d+) ')
