@@ -31,6 +31,23 @@ describe('a server that keeps its data through a restart', () => {
   })
 })
 
+test('the process that renewed a lease last hears of its eviction, and no other process', async () => {
+  await using server = await startRedis()
+  const stores = [redisStore(newClient(server.url)), redisStore(newClient(server.url))] as const
+  const heard: string[] = []
+  for (const [index, store] of stores.entries())
+    await store.listen?.((wake) => wake.tag !== 'all' && heard.push(`${index} ${wake.id}`))
+  const [mine, marker] = [ticket(), ticket({ key: 'marker' })]
+  fenceOf(await stores[0].acquire(mine))
+  fenceOf(await stores[0].acquire(marker))
+  // As after `adopt`.
+  fenceOf((await stores[1].renew([mine]))[0])
+  for (const { key } of [mine, marker]) await stores[1].evict({ key, id: undefined, reason: 'stuck' })
+  await until('both are heard', () => heard.length >= 2)
+  expect(heard.sort()).toEqual([`0 ${marker.id}`, `1 ${mine.id}`])
+  for (const store of stores) await store.close()
+})
+
 describe('a server that forgets', () => {
   test('everything in a restart tells that to the holder, and gives larger fences', async () => {
     await using server = await startRedis()
