@@ -29,7 +29,9 @@ export function namespacesMissing(): string | undefined {
   if (process.getuid?.() !== 0) return 'making a network namespace needs root'
   const name = nameOf('trial')
   // If the root folder is no mount point, as in a chroot, the kernel makes a namespace but lets nobody enter it.
-  const made = ip('netns', 'add', name) ?? ip('netns', 'exec', name, 'true')
+  // A kernel may have no cables.
+  const cable = ['link', 'add', 'cable', 'type', 'veth', 'peer', 'name', 'other']
+  const made = ip('netns', 'add', name) ?? ip('netns', 'exec', name, 'true') ?? ip('-n', name, ...cable)
   ip('netns', 'delete', name)
   return made === undefined ? undefined : `this machine makes no network namespaces (${made})`
 }
@@ -62,7 +64,11 @@ export async function startNamespace(): Promise<Namespace> {
     const [command = '', ...args] = [...exec, process.execPath, FORWARDER, ...pairs]
     const forwarder = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
     forwarders.push(forwarder)
-    await once(forwarder, 'message', { signal: AbortSignal.timeout(60_000) })
+    const over = new AbortController()
+    const signal = AbortSignal.any([over.signal, AbortSignal.timeout(60_000)])
+    // A forwarder that cannot listen says why, and ends.
+    forwarder.once('exit', (code) => over.abort(new Error(`A forwarder has ended with code ${code}.`)))
+    await once(forwarder, 'message', { signal })
   }
   return {
     host: OUTER,
