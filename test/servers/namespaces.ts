@@ -54,11 +54,28 @@ export async function startNamespace(): Promise<Namespace> {
   leftovers.add(remove)
   must('netns', 'add', inside)
   must('netns', 'add', outside)
-  must('-n', outside, 'link', 'add', 'cable', 'type', 'veth', 'peer', 'name', 'cable', 'netns', inside)
+  must(
+    '-n',
+    outside,
+    'link',
+    'add',
+    'cable',
+    'address',
+    OUTER_MAC,
+    'type',
+    'veth',
+    'peer',
+    'name',
+    'cable',
+    'netns',
+    inside,
+  )
   must('-n', outside, 'address', 'add', `${OUTER}/30`, 'dev', 'cable')
   must('-n', outside, 'link', 'set', 'cable', 'up')
   must('-n', inside, 'address', 'add', `${INNER}/30`, 'dev', 'cable')
   must('-n', inside, 'link', 'set', 'cable', 'up')
+  // Otherwise a process that asks for this address behind a pulled cable hears in a few seconds that nobody answers.
+  must('-n', inside, 'neigh', 'replace', OUTER, 'lladdr', OUTER_MAC, 'nud', 'permanent', 'dev', 'cable')
   must('-n', inside, 'link', 'set', 'lo', 'up')
   const forward = async (pairs: readonly string[], exec: readonly string[] = []) => {
     const [command = '', ...args] = [...exec, process.execPath, FORWARDER, ...pairs]
@@ -86,8 +103,9 @@ export async function startNamespace(): Promise<Namespace> {
         execIn(inside),
       )
     },
-    cut: () => must('-n', inside, 'link', 'set', 'cable', 'down'),
-    mend: () => must('-n', inside, 'link', 'set', 'cable', 'up'),
+    // The other end: an end that is down refuses new connections at once.
+    cut: () => must('-n', outside, 'link', 'set', 'cable', 'down'),
+    mend: () => must('-n', outside, 'link', 'set', 'cable', 'up'),
     async [Symbol.asyncDispose]() {
       await Promise.all(forwarders.map((forwarder) => endServer(forwarder, 'SIGKILL')))
       remove()
@@ -98,6 +116,7 @@ export async function startNamespace(): Promise<Namespace> {
 const FORWARDER = fileURLToPath(new URL('forwarder.mjs', import.meta.url))
 /** The ends of the cable. Each cable is between two networks that nobody else is in, so all have the same addresses. */
 const [OUTER, INNER] = ['10.128.0.1', '10.128.0.2']
+const OUTER_MAC = '02:00:00:00:00:01'
 const PREFIX = 'holdfast-test-'
 
 function execIn(name: string): readonly string[] {
