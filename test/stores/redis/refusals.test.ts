@@ -155,6 +155,28 @@ describe('a key that is used by something else', () => {
     expect(await server.command('GET', 'holdfast:{key}')).toBe(spoilt)
   })
 
+  test.each(['1', '3'])(
+    'and was a lone holder of layout 2 before (now %s) does not renew the lease',
+    async (layout) => {
+      const mine = ticket()
+      fenceOf(await store.acquire(mine))
+      const holder = String(await server.command('GET', 'holdfast:{key}'))
+      const other = `${layout}${holder.slice(1)}`
+      await server.command('SET', 'holdfast:{key}', other)
+      expect(await store.renew([{ ...mine, ttlMs: 2 * mine.ttlMs }])).toMatchObject([{ tag: 'gone' }])
+      expect(await server.command('GET', 'holdfast:{key}')).toBe(other)
+    },
+  )
+
+  test('and is held by an id that begins with that of the caller is not renewed', async () => {
+    const ids = Array.from({ length: 40 }, (_, more) => 'a'.repeat(2 + more))
+    const holders = ids.map((id) => ticket({ key: id, id }))
+    for (const each of holders) fenceOf(await store.acquire(each))
+    const answers = await store.renew(holders.map((each) => ({ ...each, id: 'a', ttlMs: 2 * each.ttlMs })))
+    expect(new Set(answers.map(({ tag }) => tag))).toEqual(new Set(['gone']))
+    for (const each of holders) expect(await store.release(releaseOf(each))).toEqual({ was: 'held' })
+  })
+
   test.each([
     ['one holder', ['SET', 'holdfast:{key}', '3 whatever comes next']],
     ['more', ['ZADD', 'holdfast:{key}', '0', '3 whatever comes next', '0', 'b']],

@@ -212,6 +212,15 @@ test('leases whose ids differ in length are renewed in one call, each in its own
 /** The expiry in the entry of a lone holder, and what stands before it. */
 const EXPIRY = /(\0h \d{16} \d{16} )(\d{13})/
 
+test('a renewal with a shorter ttl leaves the entry of the lease as it is', async () => {
+  const mine = ticket({ key: 'shorter' })
+  fenceOf(await store.acquire(mine))
+  const before = await server.command('GET', 'holdfast:{shorter}')
+  fenceOf((await store.renew([{ ...mine, ttlMs: mine.ttlMs - 10_000 }]))[0])
+  expect(await server.command('GET', 'holdfast:{shorter}')).toBe(before)
+  await store.release(releaseOf(mine))
+})
+
 test('after the server has lost all keys, a renewal costs it one command for each of them', async () => {
   const leases = Array.from({ length: 20 }, (_, index) => ticket({ key: `lost ${index}` }))
   expect(new Set((await store.renew(leases)).map(({ tag }) => tag))).toEqual(new Set(['gone']))
