@@ -3,7 +3,7 @@ import type { Subcommand } from '../arguments.ts'
 import { storeOptions } from '../store-option.ts'
 
 /** Written down here, because the entry point of the jobs loads much that the help does not need. */
-const STATES = Object.keys({
+export const STATES = Object.keys({
   pending: true,
   ready: true,
   blocked: true,

@@ -21,6 +21,11 @@ export function countLines(counts: readonly JobCount[]): readonly string[] {
 }
 
 export function jobLines(jobs: readonly JobView[]): readonly string[] {
+  return painted(jobTable(jobs, roomOnScreen()))
+}
+
+/** A line of titles, then a line for each job. */
+export function jobTable(jobs: readonly JobView[], room: number): readonly string[] {
   const columns = [
     { title: 'ID', align: 'right' as const },
     { title: 'NAME', narrow: 'cut' as const },
@@ -39,10 +44,15 @@ export function jobLines(jobs: readonly JobView[]): readonly string[] {
     plain(job.worker ?? '–'),
     shortened(job.error),
   ])
-  return painted(table(columns, rows, roomOnScreen()))
+  return table(columns, rows, room)
 }
 
 export function jobPage(job: JobDetails): readonly string[] {
+  return painted(jobFacts(job))
+}
+
+/** All about a job, as lines of any length. */
+export function jobFacts(job: JobDetails): readonly string[] {
   const facts: readonly (readonly [string, string | null])[] = [
     ['attempt', `${job.attempt}, ${job.failures} of ${job.maxAttempts} failed`],
     ['priority', String(job.priority)],
@@ -65,7 +75,7 @@ export function jobPage(job: JobDetails): readonly string[] {
   const isOwn = job.error !== null && job.failedAttempts.at(-1)?.error !== job.error
   const [first = '', ...rest] = isOwn ? textLines(job.error) : []
   return [
-    ...painted([`${job.id}  ${plain(job.name)}  ${job.state}`]),
+    `${job.id}  ${plain(job.name)}  ${job.state}`,
     ...known.map(([name, value]) => `  ${name.padEnd(width)}  ${escaped(value)}`),
     ...(isOwn ? [`  ${'error'.padEnd(width)}  ${first}`] : []),
     ...rest.map((line) => `  ${' '.repeat(width)}  ${line}`),
@@ -87,6 +97,11 @@ function textLines(text: string | null): readonly string[] {
 }
 
 export function historyLines(steps: readonly JobsInTime[]): readonly string[] {
+  return painted(historyTable(steps, roomOnScreen()))
+}
+
+/** A line of titles, then a line for each step of time. */
+export function historyTable(steps: readonly JobsInTime[], room: number): readonly string[] {
   const columns = [
     { title: 'FROM' },
     { title: 'ENQUEUED', align: 'right' as const },
@@ -99,7 +114,7 @@ export function historyLines(steps: readonly JobsInTime[]): readonly string[] {
     from.toISOString(),
     ...[enqueued, completed, dead, cancelled, superseded].map(String),
   ])
-  return painted(table(columns, rows, roomOnScreen()))
+  return table(columns, rows, room)
 }
 
 function painted([titles = '', ...lines]: readonly string[]): readonly string[] {

@@ -1,4 +1,4 @@
-import { type JobFilter, type JobSelection, type JobState, type Jobs, openJobs } from '../../jobs/index.ts'
+import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
@@ -6,6 +6,7 @@ import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import type { JOB_ACTIONS } from './command.ts'
+import { filterOf } from './job-filter.ts'
 import { countLines, historyLines, jobLines, jobPage } from './job-text.ts'
 
 export async function manageJobs(given: ParsedArguments): Promise<number> {
@@ -90,25 +91,6 @@ function selectionOf(given: ParsedArguments, ids: readonly string[]): JobSelecti
   if (isFiltered === ids.length > 0)
     throw new UsageError('Expected either IDs, or at least one of --state, --name, --since and --before.')
   return isFiltered ? filter : ids
-}
-
-function filterOf(given: ParsedArguments): JobFilter {
-  return {
-    state: given.choice<JobState>('state'),
-    name: given.text('name'),
-    since: timeOf(given, 'since'),
-    before: timeOf(given, 'before'),
-  }
-}
-
-/** A time as ISO 8601 has it, or how long ago it was. */
-function timeOf(given: ParsedArguments, option: 'since' | 'before'): Date | undefined {
-  const text = given.text(option)
-  if (text === undefined) return undefined
-  if (!/^\d{4}-/.test(text)) return new Date(Date.now() - (given.duration(option) ?? 0))
-  const time = new Date(text)
-  if (Number.isFinite(time.getTime())) return time
-  throw expected(`--${option}`, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
 }
 
 function report(given: ParsedArguments, done: string, ids: readonly string[], otherwise: string): number {

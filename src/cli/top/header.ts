@@ -1,6 +1,7 @@
 import type { Snapshot } from '../../room-watch/room-watch.ts'
 import type { Paint } from '../terminal.ts'
-import { age, plain, width } from '../text.ts'
+import { age, plain } from '../text.ts'
+import { start } from './lines.ts'
 import type { Sums } from './sums.ts'
 
 export interface HeaderFacts {
@@ -48,7 +49,7 @@ export function timeOf(at: number): string {
 }
 
 /** The zone of all times of day on the screen: `GMT+1`. */
-function zoneName(): string {
+export function zoneName(): string {
   const parts = new Intl.DateTimeFormat('en', { timeZoneName: 'short' }).formatToParts(Date.now())
   return parts.find(({ type }) => type === 'timeZoneName')?.value ?? ''
 }
@@ -59,17 +60,4 @@ export function counted(count: number, noun: string): string {
 
 function number(count: number): string {
   return count.toLocaleString('en-US')
-}
-
-/** Cuts the text at its end, as its beginning says the most. */
-function start(text: string, room: number): string {
-  if (width(text) <= room) return text
-  let shown = ''
-  let left = room - 1
-  for (const character of text) {
-    left -= width(character)
-    if (left < 0) break
-    shown += character
-  }
-  return `${shown}…`
 }

@@ -50,16 +50,17 @@ export function helpLines({
   const notes = NOTES.flatMap((note) => wrap(note, room))
   return [
     title('KEYS'),
-    ...list(KEYS, room),
+    ...nameList(KEYS, room),
     '',
     title('COLUMNS'),
-    ...list(COLUMNS, room),
+    ...nameList(COLUMNS, room),
     '',
     ...notes.map((line) => cut(line, room)),
   ]
 }
 
-function list(entries: readonly (readonly [string, string])[], room: number): readonly string[] {
+/** Names with what they mean, beside each other or below each other. */
+export function nameList(entries: readonly (readonly [string, string])[], room: number): readonly string[] {
   const left = Math.max(...entries.map(([name]) => name.length))
   // The text goes below its name where the column beside it would hold one word a line.
   if (room - left - 2 < NARROWEST_TEXT) {

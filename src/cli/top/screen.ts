@@ -2,11 +2,12 @@ import type { KeyHistory } from '../../room-watch/hold-record.ts'
 import type { RoomWatch } from '../../room-watch/room-watch.ts'
 import { ownerOf } from '../room-text.ts'
 import type { Paint } from '../terminal.ts'
-import { cut, plain, width } from '../text.ts'
+import { cut, plain } from '../text.ts'
 import type { TableColumns } from './columns.ts'
 import { counted, type HeaderFacts, headerLines } from './header.ts'
 import { helpLines } from './help-page.ts'
 import { keyLines } from './key-page.ts'
+import { fill, topFor, typingLine, wholeHints } from './lines.ts'
 import type { Row } from './rows.ts'
 import type { TopView, Typing } from './view.ts'
 
@@ -83,22 +84,6 @@ function emptiness({ filter }: TopView): string {
     : '  No key and no holder has this text. Esc shows all again.'
 }
 
-/** The first line to show, so that the marked line is visible and no space below the last line is wasted. */
-function topFor({
-  at,
-  top,
-  count,
-  pageSize,
-}: {
-  readonly at: number
-  readonly top: number
-  readonly count: number
-  readonly pageSize: number
-}): number {
-  const wanted = at === -1 ? top : Math.min(at, Math.max(top, at - pageSize + 1))
-  return Math.max(0, Math.min(wanted, count - pageSize))
-}
-
 function page(
   { view, snapshot, history, renewalsOf, size, paint }: ScreenFacts,
   space: number,
@@ -121,7 +106,11 @@ function page(
 
 function promptOf({ view, rows, notice, size, paint }: ScreenFacts): string {
   const room = size.columns
-  if (view.typing !== undefined) return typingLine(view.typing, room)
+  const { typing } = view
+  if (typing !== undefined) {
+    const question = typing.tag === 'filter' ? 'Filter: ' : `${evictQuestion(typing)} `
+    return typingLine(question, { typed: typing.text, room })
+  }
   if (notice !== undefined) return paint(notice.isBad ? 'red' : 'green', cut(notice.text, room))
   const found = view.filter === '' ? '' : `${counted(rows.length, 'key')} shown  `
   const hints = {
@@ -129,35 +118,13 @@ function promptOf({ view, rows, notice, size, paint }: ScreenFacts): string {
     key: 'q back  h help  x evict  c copy  up down scroll  p pause',
     help: 'q back  up down scroll',
   }
-  return paint('dim', whole(hints[view.page], room))
-}
-
-/** Cut at its beginning, as the user types at the end. */
-function typingLine(typing: Typing, room: number): string {
-  const question = typing.tag === 'filter' ? 'Filter: ' : `${evictQuestion(typing)} `
-  const typed = [...typing.text]
-  const least = Math.min(width(question), Math.floor(room / 2))
-  while (typed.length > 0 && width(typed.join('')) > room - least - 2) typed.shift()
-  const left = room - width(typed.join('')) - 1
-  return cut(`${cut(question, left)}${typed.join('')}_`, room)
+  return paint('dim', wholeHints(hints[view.page], room))
 }
 
 function evictQuestion({ key, holders }: Extract<Typing, { tag: 'evict' }>): string {
   const [first] = holders
   const who = first === undefined || holders.length > 1 ? `all ${holders.length} holders` : ownerOf(first)
   return `Evict ${who} from ${plain(key)}? Esc: no. Enter: yes. Reason:`
-}
-
-function fill(line: string, columns: number): string {
-  const text = cut(line, columns)
-  return text + ' '.repeat(Math.max(0, columns - width(text)))
-}
-
-/** As many whole hints as fit. */
-function whole(text: string, room: number): string {
-  if (text.length <= room) return text
-  const hints = text.slice(0, room + 1).split('  ')
-  return hints.slice(0, -1).join('  ').slice(0, room)
 }
 
 /** A smaller screen has no line for hints and questions. */

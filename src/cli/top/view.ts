@@ -101,9 +101,9 @@ export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   }
 }
 
-const BACK: readonly Key[] = ['q', 'f10', 'escape', 'enter', 'backspace', 'left']
+export const BACK: readonly Key[] = ['q', 'f10', 'escape', 'enter', 'backspace', 'left']
 /** As in less(1), htop and k9s. */
-const HELP: readonly Key[] = ['h', '?', 'f1']
+export const HELP: readonly Key[] = ['h', '?', 'f1']
 /** As in htop and k9s, which ask as well. */
 export const EVICT: readonly Key[] = ['x', 'f9', 'ctrl-k', 'ctrl-d']
 
@@ -146,14 +146,22 @@ function typed(view: TopView & { readonly typing: Typing }, key: Key): TopView {
         : { ...view, typing: undefined }
     case 'escape':
       return { ...view, typing: undefined }
-    case 'backspace':
-      return withText([...typing.text].slice(0, -1).join(''))
-    case 'ctrl-u':
-      return withText('')
-    case 'ctrl-w':
-      return withText(typing.text.replace(/\S*\s*$/, ''))
     default:
-      return [...key].length === 1 ? withText(typing.text + key) : view
+      return withText(edited(typing.text, key))
+  }
+}
+
+/** A typed text after another key. */
+export function edited(text: string, key: Key): string {
+  switch (key) {
+    case 'backspace':
+      return [...text].slice(0, -1).join('')
+    case 'ctrl-u':
+      return ''
+    case 'ctrl-w':
+      return text.replace(/\S*\s*$/, '')
+    default:
+      return [...key].length === 1 ? text + key : text
   }
 }
 
@@ -167,7 +175,8 @@ function move(view: TopView, moved: Move, { rows, pageSize }: ListFacts): TopVie
 
 type Move = (at: number, pageSize: number) => number
 
-const MOVES: Readonly<Record<string, Move>> = {
+/** What each key makes of the marked line. */
+export const MOVES: Readonly<Record<string, Move>> = {
   up: (at) => at - 1,
   k: (at) => at - 1,
   down: (at) => at + 1,
