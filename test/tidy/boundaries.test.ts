@@ -109,6 +109,12 @@ const allowed: Record<string, string[]> = {
     'node:fs',
   ],
   'src/cli/demo/ok.ts': ['../../index.ts', '../../stores/sqlite/index.ts', '../run.ts', '../../errors.ts'],
+  'src/cli/top/jobs/ok.ts': [
+    '../../../jobs/index.ts',
+    '../../../base/explained.ts',
+    '../../table.ts',
+    '../keys.ts',
+  ],
   'src/cli/top/ok.ts': ['../../room-watch/room-watch.ts', '../../base/duration.ts'],
   'src/dashboard/ok.ts': ['../room-watch/room-watch.ts', '../index.ts', '../base/duration.ts', 'node:http'],
   'src/room-watch/ok.ts': ['../index.ts', './room-history.ts'],

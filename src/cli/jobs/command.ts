@@ -1,19 +1,6 @@
-import type { JobState } from '../../jobs/index.ts'
 import type { Subcommand } from '../arguments.ts'
+import { JOB_STATE_NAMES } from '../job-filter.ts'
 import { storeOptions } from '../store-option.ts'
-
-/** Written down here, because the entry point of the jobs loads much that the help does not need. */
-export const STATES = Object.keys({
-  pending: true,
-  ready: true,
-  blocked: true,
-  delayed: true,
-  running: true,
-  completed: true,
-  dead: true,
-  cancelled: true,
-  superseded: true,
-} satisfies Record<JobState, true>)
 
 export const JOB_ACTIONS = ['count', 'ls', 'show', 'retry', 'cancel', 'remove', 'history'] as const
 
@@ -27,7 +14,11 @@ export const jobs: Subcommand = {
     'holdfast jobs cancel 4711 --reason "sent twice"',
   ],
   options: {
-    state: { value: 'STATE', choices: STATES, help: `only jobs in this state: ${STATES.join(', ')}` },
+    state: {
+      value: 'STATE',
+      choices: JOB_STATE_NAMES,
+      help: `only jobs in this state: ${JOB_STATE_NAMES.join(', ')}`,
+    },
     name: { value: 'NAME', help: 'only jobs of this name' },
     since: {
       value: 'TIME',

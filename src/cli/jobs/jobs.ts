@@ -1,13 +1,13 @@
 import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
+import { filterOf } from '../job-filter.ts'
+import { countLines, historyLines, jobLines, jobPage } from '../job-text.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
 import { expected, UsageError } from '../usage-error.ts'
 import type { JOB_ACTIONS } from './command.ts'
-import { filterOf } from './job-filter.ts'
-import { countLines, historyLines, jobLines, jobPage } from './job-text.ts'
 
 export async function manageJobs(given: ParsedArguments): Promise<number> {
   const [word = 'count', ...ids] = given.words

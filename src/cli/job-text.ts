@@ -1,8 +1,8 @@
-import { escaped } from '../../base/text.ts'
-import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView } from '../../jobs/index.ts'
-import { table } from '../table.ts'
-import { paintFor, roomOnScreen } from '../terminal.ts'
-import { age, json, plain } from '../text.ts'
+import { escaped } from '../base/text.ts'
+import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView } from '../jobs/index.ts'
+import { table } from './table.ts'
+import { paintFor, roomOnScreen } from './terminal.ts'
+import { age, json, plain } from './text.ts'
 
 export function countLines(counts: readonly JobCount[]): readonly string[] {
   const columns = [

@@ -1,0 +1,29 @@
+import { explained } from '../../../base/explained.ts'
+import type { Jobs } from '../../../jobs/index.ts'
+import { plain } from '../../text.ts'
+import { counted } from '../header.ts'
+import type { ActionNotice } from '../screen.ts'
+import type { JobAction, JobsTyping } from './jobs-view.ts'
+
+export type AskedAction = Extract<JobsTyping, { tag: 'action' }>
+
+/** Does what a person has confirmed, and says what became of it. Never rejects. */
+export async function performed(jobs: Jobs, { action, selection, text }: AskedAction): Promise<ActionNotice> {
+  const reason = text.trim()
+  if (action === 'cancel' && reason === '') return { text: 'Nothing was cancelled: say why.', isBad: true }
+  const { done, otherwise } = WORDS[action]
+  try {
+    const ids = action === 'cancel' ? await jobs.cancel(selection, { reason }) : await jobs[action](selection)
+    if (ids.length === 0) return { text: `Nothing was ${done}: ${otherwise}.`, isBad: true }
+    return { text: `${done[0]?.toUpperCase()}${done.slice(1)} ${counted(ids.length, 'job')}.`, isBad: false }
+  } catch (error) {
+    // Some of the jobs may be changed, or the answer was lost.
+    return { text: `The ${action} is not confirmed. ${plain(explained(error))}`, isBad: true }
+  }
+}
+
+const WORDS: Readonly<Record<JobAction, { readonly done: string; readonly otherwise: string }>> = {
+  retry: { done: 'retried', otherwise: 'there is no such job that is over and not completed' },
+  cancel: { done: 'cancelled', otherwise: 'there is no such job that is not over' },
+  remove: { done: 'removed', otherwise: 'there is no such job that is over' },
+}

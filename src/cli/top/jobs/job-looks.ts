@@ -1,0 +1,150 @@
+import { explained } from '../../../base/explained.ts'
+import { StoreError } from '../../../errors.ts'
+import type { JobCount, JobDetails, JobPage, Jobs, JobsInTime } from '../../../jobs/index.ts'
+import type { JobsFilter } from './jobs-view.ts'
+import { SeldomLook } from './seldom-look.ts'
+
+/** What of the jobs is looked at. */
+export interface JobsQuery {
+  readonly filter: JobsFilter
+  /** The page after this job. `undefined`: the first one. */
+  readonly after: string | undefined
+  /** The job whose page is open. */
+  readonly id: string | undefined
+  readonly withHistory: boolean
+}
+
+export interface JobsSeen {
+  /** When the last look was answered. 0: none was. */
+  readonly at: number
+  readonly store: JobsStoreState
+  /** `undefined`: this page of the list was not seen yet. */
+  readonly page: JobPage | undefined
+  /** `null`: there is no such job. `undefined`: it was not seen yet. */
+  readonly job: JobDetails | null | undefined
+  readonly counts: readonly JobCount[] | undefined
+  readonly history: readonly JobsInTime[] | undefined
+}
+
+type JobsStoreState =
+  | { readonly tag: 'present'; readonly lookMs: number }
+  | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
+
+export interface JobLooksOptions {
+  readonly everyMs: number
+  readonly onSeen: () => void
+  /** Something went wrong that is not of the store, such as a name that no job can have. */
+  readonly onError: (error: unknown) => void
+}
+
+/** Looks at the jobs again and again, one look at a time, and keeps what was seen while the store is away. */
+export class JobLooks {
+  readonly #jobs: Jobs
+  readonly #options: JobLooksOptions
+  readonly #counts: SeldomLook<readonly JobCount[]>
+  #history: SeldomLook<readonly JobsInTime[]>
+  #query: JobsQuery
+  #at = 0
+  #store: JobsStoreState = { tag: 'present', lookMs: 0 }
+  #page: JobPage | undefined
+  #job: JobDetails | null | undefined
+  #timer: NodeJS.Timeout | undefined
+  #isLooking = false
+  #isDue = false
+  #isStopped = false
+
+  constructor(jobs: Jobs, query: JobsQuery, options: JobLooksOptions) {
+    this.#jobs = jobs
+    this.#query = query
+    this.#options = options
+    this.#counts = new SeldomLook(() => jobs.count(), this.#onAnswer)
+    this.#history = this.#historyOf(query)
+  }
+
+  get seen(): JobsSeen {
+    return {
+      at: this.#at,
+      store: this.#store,
+      page: this.#page,
+      job: this.#job,
+      counts: this.#counts.latest,
+      history: this.#history.latest,
+    }
+  }
+
+  /** Looks at something else from now on. What was seen of the old query is forgotten where it does not fit. */
+  ask(query: JobsQuery): void {
+    const { filter, after, id, withHistory } = this.#query
+    const isSameList = filter === query.filter && after === query.after
+    if (isSameList && id === query.id && withHistory === query.withHistory) return
+    if (!isSameList) this.#page = undefined
+    if (id !== query.id) this.#job = undefined
+    if (filter.name !== query.filter.name) this.#history = this.#historyOf(query)
+    this.#query = query
+    this.lookNow()
+  }
+
+  /** Also counts at once where something has changed. */
+  lookNow({ hasChanged = false }: { readonly hasChanged?: boolean } = {}): void {
+    if (hasChanged) this.#counts.lookNow()
+    if (this.#isLooking) this.#isDue = true
+    else void this.#look()
+  }
+
+  stop(): void {
+    this.#isStopped = true
+    clearTimeout(this.#timer)
+  }
+
+  readonly #onAnswer = (): void => {
+    if (!this.#isStopped) this.#options.onSeen()
+  }
+
+  #historyOf({ filter: { name } }: JobsQuery): SeldomLook<readonly JobsInTime[]> {
+    const ask = () => this.#jobs.countOverTime({ span: HISTORY_SPAN_MS, step: HISTORY_STEP_MS, name })
+    return new SeldomLook(ask, this.#onAnswer)
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isStopped) return
+    clearTimeout(this.#timer)
+    this.#isLooking = true
+    this.#counts.look()
+    if (this.#query.withHistory) this.#history.look()
+    try {
+      await this.#see(this.#query)
+    } catch (error) {
+      if (!(error instanceof StoreError)) {
+        this.#isLooking = false
+        this.#options.onError(error)
+        return
+      }
+      const sinceAt = this.#store.tag === 'away' ? this.#store.sinceAt : Date.now()
+      this.#store = { tag: 'away', sinceAt, message: explained(error) }
+    }
+    this.#isLooking = false
+    this.#onAnswer()
+    const { everyMs } = this.#options
+    const waitMs = this.#isDue ? 0 : everyMs
+    this.#isDue = false
+    if (!this.#isStopped) this.#timer = setTimeout(() => void this.#look(), waitMs)
+  }
+
+  async #see(query: JobsQuery): Promise<void> {
+    const begun = performance.now()
+    const { filter, after, id } = query
+    const [page, job] = await Promise.all([
+      this.#jobs.list({ ...filter, after, limit: PAGE_JOBS }),
+      id === undefined ? undefined : this.#jobs.find(id),
+    ])
+    this.#store = { tag: 'present', lookMs: performance.now() - begun }
+    this.#at = Date.now()
+    // Another page may have been asked for meanwhile.
+    if (filter === this.#query.filter && after === this.#query.after) this.#page = page
+    if (id === this.#query.id) this.#job = job
+  }
+}
+
+export const PAGE_JOBS = 50
+export const HISTORY_SPAN_MS = 3_600_000
+export const HISTORY_STEP_MS = 300_000

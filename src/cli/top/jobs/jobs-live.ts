@@ -1,0 +1,173 @@
+import type { Jobs } from '../../../jobs/index.ts'
+import { EXIT, exitCodeOf } from '../../exit-codes.ts'
+import { paintFor } from '../../terminal.ts'
+import { FullScreen } from '../full-screen.ts'
+import { type ActionNotice, LEAST_ROWS_TO_ASK } from '../screen.ts'
+import { type AskedAction, performed } from './job-actions.ts'
+import { JobLooks, type JobsQuery } from './job-looks.ts'
+import { jobsFrameOf } from './jobs-screen.ts'
+import {
+  firstJobsView,
+  JOB_ACTION_KEYS,
+  type JobsFilter,
+  type JobsOnScreen,
+  type JobsView,
+  markedJob,
+  pressed,
+} from './jobs-view.ts'
+
+export interface JobsTopOptions {
+  readonly store: string
+  readonly everyMs: number
+  readonly filter: JobsFilter
+}
+
+interface LiveJobsOptions extends JobsTopOptions {
+  readonly end: (exitCode: number) => void
+  readonly fail: (error: unknown) => void
+}
+
+/** Shows the jobs until the user quits. Resolves with the exit code. */
+export async function showLiveJobs(jobs: Jobs, options: JobsTopOptions): Promise<number> {
+  let live: LiveJobs | undefined
+  try {
+    return await new Promise<number>((end, fail) => {
+      live = new LiveJobs(jobs, { ...options, end, fail })
+    })
+  } finally {
+    live?.close()
+  }
+}
+
+class LiveJobs {
+  readonly #jobs: Jobs
+  readonly #options: LiveJobsOptions
+  readonly #looks: JobLooks
+  readonly #screen: FullScreen
+  readonly #paint = paintFor(process.stdout)
+  #view: JobsView
+  #pageSize = 1
+  #titlesLine = 0
+  #notice: ActionNotice | undefined
+  #isActing = false
+
+  constructor(jobs: Jobs, options: LiveJobsOptions) {
+    this.#jobs = jobs
+    this.#options = options
+    this.#view = firstJobsView(options.filter)
+    this.#looks = new JobLooks(jobs, queryOf(this.#view), {
+      everyMs: options.everyMs,
+      onSeen: () => this.#draw(),
+      onError: options.fail,
+    })
+    this.#screen = new FullScreen({
+      onKey: (key) => this.#press(key),
+      onStale: () => this.#draw(),
+      onEnd: (signal) => options.end(exitCodeOf(signal)),
+    })
+    this.#screen.open()
+    this.#draw()
+    this.#looks.lookNow()
+  }
+
+  close(): void {
+    this.#looks.stop()
+    this.#screen.close()
+  }
+
+  #press(key: string): void {
+    const { typing, page } = this.#view
+    const isQuit = (key === 'q' || key === 'f10') && typing === undefined && page === 'list'
+    if (key === 'ctrl-c' || isQuit) {
+      this.#options.end(EXIT.ok)
+      return
+    }
+    if (key === 'ctrl-l') this.#screen.forget()
+    const asks = JOB_ACTION_KEYS[key] !== undefined && typing === undefined && page !== 'help'
+    // On a screen without a line for questions nothing can be asked.
+    if (asks && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
+    if (key === ' ' && typing === undefined) this.#looks.lookNow({ hasChanged: true })
+    const before = this.#view
+    this.#notice = undefined
+    this.#view = pressed(before, key, this.#onScreen())
+    if (before.hasMouse !== this.#view.hasMouse) this.#screen.hasMouse = this.#view.hasMouse
+    this.#looks.ask(queryOf(this.#view))
+    if (typing === undefined) this.#say(key, before)
+    if (key === 'enter' && typing?.tag === 'action') void this.#act(typing)
+    this.#draw()
+  }
+
+  #onScreen(): JobsOnScreen {
+    const { page } = this.#looks.seen
+    return {
+      jobs: page?.jobs ?? [],
+      next: page?.next ?? null,
+      pageSize: this.#pageSize,
+      titlesLine: this.#titlesLine,
+    }
+  }
+
+  /** Copies, and says why a key has done nothing. */
+  #say(key: string, { page, pages }: JobsView): void {
+    if (page === 'help') return
+    const isUnasked = JOB_ACTION_KEYS[key] !== undefined && this.#view.typing === undefined
+    if (page === 'job' && key === 'c') this.#copy(this.#view.selected)
+    if (page !== 'list') return
+    const marked = markedJob(this.#view, this.#onScreen())
+    if (key === 'c') this.#copy(marked)
+    if (isUnasked || (key === 't' && marked === undefined)) this.#tell('Mark a job first.', { isBad: true })
+    if (key === '*' && this.#view.ticked.tag === 'ids' && this.#view.ticked.ids.size === 0)
+      this.#tell('Nothing is ticked. To tick all jobs of a filter, set one first: s, /.', { isBad: true })
+    if ((key === ']' || key === 'N') && this.#view.pages === pages)
+      this.#tell('There are no older jobs.', { isBad: true })
+  }
+
+  #copy(id: string | undefined): void {
+    if (id === undefined) return this.#tell('Mark a job first.', { isBad: true })
+    this.#screen.copy(id)
+    this.#tell(`Copied ${id}, if this terminal lets programs copy.`, { isBad: false })
+  }
+
+  async #act(asked: AskedAction): Promise<void> {
+    if (this.#isActing) return this.#tell('The last action is still under way.', { isBad: true })
+    this.#isActing = true
+    this.#tell(`${UNDER_WAY[asked.action]} ${asked.chosen} …`, { isBad: false })
+    const notice = await performed(this.#jobs, asked)
+    this.#isActing = false
+    if (!notice.isBad) this.#view = { ...this.#view, ticked: { tag: 'ids', ids: new Set() } }
+    this.#looks.lookNow({ hasChanged: true })
+    this.#tell(notice.text, notice)
+  }
+
+  #tell(text: string, { isBad }: { readonly isBad: boolean }): void {
+    this.#notice = { text, isBad }
+    this.#draw()
+  }
+
+  #draw(): void {
+    const { lines, top, pageSize, above } = jobsFrameOf({
+      ...this.#options,
+      view: this.#view,
+      seen: this.#looks.seen,
+      notice: this.#notice,
+      size: this.#screen.size,
+      paint: this.#paint,
+    })
+    this.#view = { ...this.#view, top }
+    this.#pageSize = pageSize
+    this.#titlesLine = above
+    this.#screen.draw(lines)
+  }
+}
+
+const UNDER_WAY = { retry: 'Retrying', cancel: 'Cancelling', remove: 'Removing' } as const
+
+function queryOf({ page, behindHelp, filter, pages, selected }: JobsView): JobsQuery {
+  const shown = page === 'help' ? behindHelp : page
+  return {
+    filter,
+    after: pages.at(-1),
+    id: shown === 'job' ? selected : undefined,
+    withHistory: shown === 'history',
+  }
+}

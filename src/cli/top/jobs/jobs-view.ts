@@ -1,0 +1,246 @@
+import type { JobFilter, JobState, JobView } from '../../../jobs/index.ts'
+import { plain } from '../../text.ts'
+import { clickOf, type Key } from '../keys.ts'
+import { BACK, edited, HELP, MOVES } from '../view.ts'
+
+/** What the user has chosen to see of the jobs. */
+export interface JobsView {
+  readonly page: JobsPageName
+  /** What the help goes back to. */
+  readonly behindHelp: Exclude<JobsPageName, 'help'>
+  readonly filter: JobsFilter
+  /** The `after` of this page of the list and of the pages before it. Empty: the first page. */
+  readonly pages: readonly string[]
+  readonly typing: JobsTyping | undefined
+  /** The job whose line is marked, or whose page is open. */
+  readonly selected: string | undefined
+  readonly ticked: Ticked
+  /** The first line on the screen, of the list or of a page. */
+  readonly top: number
+  /** Whether clicks and the wheel come here, and select no text in the terminal. */
+  readonly hasMouse: boolean
+}
+
+type JobsPageName = 'list' | 'job' | 'history' | 'help'
+
+export interface JobsFilter {
+  readonly state: JobState | undefined
+  readonly name: string | undefined
+  readonly since: Date | undefined
+}
+
+/** The jobs to change: these, or all that fit the filter. */
+export type Ticked = { readonly tag: 'ids'; readonly ids: ReadonlySet<string> } | { readonly tag: 'filter' }
+
+export type JobAction = 'retry' | 'cancel' | 'remove'
+
+/** What is being typed: a name, or the answer to a question. */
+export type JobsTyping =
+  | { readonly tag: 'name'; readonly text: string }
+  | {
+      readonly tag: 'action'
+      readonly action: JobAction
+      /** The jobs as they were chosen when the question was asked. */
+      readonly selection: readonly string[] | JobFilter
+      /** The selection in words. */
+      readonly chosen: string
+      /** Why, for a cancel. */
+      readonly text: string
+    }
+
+/** What the screen shows when a key is pressed. */
+export interface JobsOnScreen {
+  readonly jobs: readonly Pick<JobView, 'id'>[]
+  /** The `after` of the next page. `null`: this page is the last one. */
+  readonly next: string | null
+  /** How many lines fit on the screen. */
+  readonly pageSize: number
+  /** The line of the screen with the titles. The jobs follow it. */
+  readonly titlesLine: number
+}
+
+const NONE: Ticked = { tag: 'ids', ids: new Set() }
+
+export function firstJobsView(filter: JobsFilter): JobsView {
+  return {
+    page: 'list',
+    behindHelp: 'list',
+    filter,
+    pages: [],
+    typing: undefined,
+    selected: undefined,
+    ticked: NONE,
+    top: 0,
+    hasMouse: true,
+  }
+}
+
+/** The view after a key was pressed. A key without meaning there changes nothing. */
+export function pressed(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
+  if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)
+  if (key === 'm') return { ...view, hasMouse: !view.hasMouse }
+  if (view.page === 'help') {
+    const isBack = BACK.includes(key) || HELP.includes(key)
+    return isBack ? { ...view, page: view.behindHelp, top: 0 } : scrolled(view, key, facts)
+  }
+  if (HELP.includes(key)) return { ...view, page: 'help', behindHelp: view.page, top: 0 }
+  const action = JOB_ACTION_KEYS[key]
+  if (action !== undefined) return asked(view, action, facts)
+  if (view.page !== 'list')
+    return BACK.includes(key) ? { ...view, page: 'list', top: 0 } : scrolled(view, key, facts)
+  return onList(view, key, facts)
+}
+
+function onList(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
+  const click = clickOf(key)
+  if (click !== undefined) return clicked(view, click.line, facts)
+  const moved = MOVES[key]
+  if (moved !== undefined) return marked(view, moved, facts)
+  switch (key) {
+    case ']':
+    case 'N':
+      return facts.next === null ? view : turned(view, [...view.pages, facts.next])
+    case '[':
+    case 'P':
+      return turned(view, view.pages.slice(0, -1))
+    case 's':
+      return filteredBy(view, { ...view.filter, state: stateAfter(view.filter.state) })
+    case '/':
+    case 'f3':
+    case 'f4':
+      return { ...view, typing: { tag: 'name', text: view.filter.name ?? '' } }
+    case 'escape':
+      return filteredBy(view, { ...view.filter, state: undefined, name: undefined })
+    case 't':
+      return tickedWith(view, facts)
+    case '*':
+      if (view.ticked.tag === 'filter') return { ...view, ticked: NONE }
+      return isFiltered(view.filter) ? { ...view, ticked: { tag: 'filter' } } : view
+    case 'H':
+      return { ...view, page: 'history', top: 0 }
+    case 'enter': {
+      const selected = markedJob(view, facts) ?? facts.jobs[0]?.id
+      return selected === undefined ? view : { ...view, selected, page: 'job', top: 0 }
+    }
+    default:
+      return view
+  }
+}
+
+/** Capital letters, so that no slip of a finger asks. */
+export const JOB_ACTION_KEYS: Readonly<Record<string, JobAction>> = {
+  R: 'retry',
+  C: 'cancel',
+  D: 'remove',
+}
+
+/** In the order of how often somebody looks for them. */
+const STATES_IN_TURN: readonly (JobState | undefined)[] = [
+  undefined,
+  'ready',
+  'running',
+  'delayed',
+  'blocked',
+  'pending',
+  'dead',
+  'cancelled',
+  'completed',
+  'superseded',
+]
+
+function stateAfter(state: JobState | undefined): JobState | undefined {
+  return STATES_IN_TURN[(STATES_IN_TURN.indexOf(state) + 1) % STATES_IN_TURN.length]
+}
+
+/** The marked job, if this page of the list still has it. */
+export function markedJob(view: JobsView, { jobs }: Pick<JobsOnScreen, 'jobs'>): string | undefined {
+  return jobs.find(({ id }) => id === view.selected)?.id
+}
+
+export function isFiltered({ state, name, since }: JobsFilter): boolean {
+  return state !== undefined || name !== undefined || since !== undefined
+}
+
+/** The filter in words, for a person. Empty: there is none. */
+export function filterText({ state, name, since }: JobsFilter): string {
+  const parts = [
+    state === undefined ? [] : [`state ${state}`],
+    name === undefined ? [] : [`name ${plain(name)}`],
+    since === undefined ? [] : [`since ${since.toISOString()}`],
+  ]
+  return parts.flat().join(', ')
+}
+
+/** Ticks are dropped, so that no action reaches a job that the filter hides. */
+function filteredBy(view: JobsView, filter: JobsFilter): JobsView {
+  return { ...view, filter, pages: [], selected: undefined, ticked: NONE, top: 0 }
+}
+
+function turned(view: JobsView, pages: readonly string[]): JobsView {
+  return { ...view, pages, selected: undefined, top: 0 }
+}
+
+function tickedWith(view: JobsView, facts: JobsOnScreen): JobsView {
+  const id = markedJob(view, facts)
+  if (id === undefined) return view
+  const ids = new Set(view.ticked.tag === 'ids' ? view.ticked.ids : [])
+  if (!ids.delete(id)) ids.add(id)
+  // The next line is marked, so that `t` ticks line after line.
+  return marked({ ...view, ticked: { tag: 'ids', ids } }, MOVES['down'] ?? same, facts)
+}
+
+const same = (at: number): number => at
+
+function asked(view: JobsView, action: JobAction, facts: JobsOnScreen): JobsView {
+  const chosen = chosenIn(view, facts)
+  return chosen === undefined ? view : { ...view, typing: { tag: 'action', action, ...chosen, text: '' } }
+}
+
+function chosenIn(view: JobsView, facts: JobsOnScreen) {
+  const { ticked, filter, selected } = view
+  if (view.page === 'history') return undefined
+  if (view.page === 'list' && ticked.tag === 'filter')
+    return { selection: filter, chosen: `all jobs that fit the filter (${filterText(filter)})` }
+  if (view.page === 'list' && ticked.tag === 'ids' && ticked.ids.size > 0)
+    return { selection: [...ticked.ids], chosen: ticked.ids.size === 1 ? '1 job' : `${ticked.ids.size} jobs` }
+  const id = view.page === 'job' ? selected : markedJob(view, facts)
+  return id === undefined ? undefined : { selection: [id], chosen: `job ${id}` }
+}
+
+function typed(view: JobsView & { readonly typing: JobsTyping }, key: Key): JobsView {
+  const { typing } = view
+  if (key === 'escape') return { ...view, typing: undefined }
+  if (key === 'enter') {
+    // Whoever draws the view acts: an action is no change of the view.
+    if (typing.tag === 'action') return { ...view, typing: undefined }
+    const name = typing.text === '' ? undefined : typing.text
+    return filteredBy({ ...view, typing: undefined }, { ...view.filter, name })
+  }
+  if (typing.tag === 'action' && typing.action !== 'cancel') return view
+  const text = edited(typing.text, key)
+  // No name of a job is longer.
+  return Buffer.byteLength(text) > LONGEST_NAME_BYTES ? view : { ...view, typing: { ...typing, text } }
+}
+
+const LONGEST_NAME_BYTES = 500
+
+/** A click on a line marks it, and on the marked line opens it. */
+function clicked(view: JobsView, line: number, { jobs, titlesLine }: JobsOnScreen): JobsView {
+  const job = line <= titlesLine ? undefined : jobs[view.top + line - titlesLine - 1]
+  if (job === undefined) return view
+  return job.id === view.selected ? { ...view, page: 'job', top: 0 } : { ...view, selected: job.id }
+}
+
+function marked(view: JobsView, moved: (typeof MOVES)[string], { jobs, pageSize }: JobsOnScreen): JobsView {
+  const at = jobs.findIndex(({ id }) => id === view.selected)
+  // The first move marks the first line on the screen.
+  const to = at === -1 || moved === undefined ? view.top : moved(at, pageSize)
+  const index = Math.max(0, Math.min(to, jobs.length - 1))
+  return { ...view, selected: jobs[index]?.id ?? view.selected }
+}
+
+function scrolled(view: JobsView, key: Key, { pageSize }: JobsOnScreen): JobsView {
+  const moved = MOVES[key]
+  // The length of the page is not known here: `jobsFrameOf` limits `top`.
+  return moved === undefined ? view : { ...view, top: Math.max(0, moved(view.top, pageSize)) }
+}
