@@ -1,0 +1,180 @@
+import fc from 'fast-check'
+import { describe, expect, test } from 'vitest'
+import { width } from '../../src/cli/text.ts'
+import type { JobsSeen } from '../../src/cli/top/jobs/job-looks.ts'
+import { jobsFrameOf } from '../../src/cli/top/jobs/jobs-screen.ts'
+import { firstJobsView, type JobsOnScreen, type JobsView, pressed } from '../../src/cli/top/jobs/jobs-view.ts'
+import { JOB_STATES, type JobDetails } from '../../src/jobs/index.ts'
+
+const NO_FILTER = { state: undefined, name: undefined, since: undefined }
+const FACTS: JobsOnScreen = {
+  jobs: ['9', '8', '7', '6'].map((id) => ({ id })),
+  next: '6',
+  pageSize: 2,
+  titlesLine: 4,
+}
+
+function viewAfter(
+  keys: readonly string[],
+  { view = firstJobsView(NO_FILTER), facts = FACTS } = {},
+): JobsView {
+  return keys.reduce((before, key) => pressed(before, key, facts), view)
+}
+
+describe('a key changes what is seen of the jobs', () => {
+  test('the marked job moves, and stays on the page', () => {
+    expect(viewAfter(['down']).selected).toBe('9')
+    expect(viewAfter(['down', 'j', 'k']).selected).toBe('9')
+    expect(viewAfter(['end', 'end', 'down']).selected).toBe('6')
+    expect(viewAfter(['end', 'end', 'home', 'page-down']).selected).toBe('7')
+  })
+
+  test('older and newer pages', () => {
+    expect(viewAfter([']']).pages).toEqual(['6'])
+    expect(viewAfter(['N', 'P']).pages).toEqual([])
+    expect(viewAfter(['[']).pages).toEqual([])
+    expect(viewAfter([']'], { facts: { ...FACTS, next: null } }).pages).toEqual([])
+  })
+
+  test('s goes through all states, and comes back to all jobs', () => {
+    const seen = Array.from(
+      JOB_STATES,
+      (_, at) => viewAfter(Array.from({ length: at + 1 }, () => 's')).filter.state,
+    )
+    expect(new Set(seen)).toEqual(new Set(JOB_STATES))
+    expect(viewAfter(Array.from({ length: JOB_STATES.length + 1 }, () => 's')).filter.state).toBeUndefined()
+  })
+
+  test('a name is typed, applied by Enter, and cleared by Esc with the state', () => {
+    const named = viewAfter(['s', '/', 'm', 'x', 'backspace', 'q', 'enter'])
+    expect(named).toMatchObject({ filter: { name: 'mq', state: 'ready' }, typing: undefined, pages: [] })
+    expect(viewAfter(['/', 'm', 'escape']).filter.name).toBeUndefined()
+    expect(viewAfter(['escape'], { view: named }).filter).toEqual(NO_FILTER)
+    const long = viewAfter(['/', ...Array.from({ length: 600 }, () => 'é')])
+    expect(long.typing?.text).toHaveLength(250)
+  })
+
+  test('an action asks about the marked job, the ticked ones, or all of the filter', () => {
+    expect(viewAfter(['R']).typing).toBeUndefined()
+    expect(viewAfter(['down', 'R']).typing).toMatchObject({
+      action: 'retry',
+      selection: ['9'],
+      chosen: 'job 9',
+    })
+    const ticked = viewAfter(['down', 't', 't', 'D'])
+    expect(ticked.typing).toMatchObject({ action: 'remove', selection: ['9', '8'], chosen: '2 jobs' })
+    expect(viewAfter(['escape'], { view: ticked }).typing).toBeUndefined()
+    expect(viewAfter(['x', ' '], { view: ticked }).typing).toEqual(ticked.typing)
+    expect(viewAfter(['down', 't', 'up', 't', 'D']).typing).toMatchObject({ chosen: 'job 8' })
+    const all = viewAfter(['s', '*', 'C', 'w', 'h', 'y'])
+    expect(all.typing).toMatchObject({
+      action: 'cancel',
+      selection: { state: 'ready' },
+      chosen: 'all jobs that fit the filter (state ready)',
+      text: 'why',
+    })
+  })
+
+  test('without a filter not all jobs are ticked, and another filter drops the ticks', () => {
+    expect(viewAfter(['*']).ticked).toEqual({ tag: 'ids', ids: new Set() })
+    expect(viewAfter(['s', '*']).ticked).toEqual({ tag: 'filter' })
+    expect(viewAfter(['s', '*', 's']).ticked).toEqual({ tag: 'ids', ids: new Set() })
+    expect(viewAfter(['down', 't', 's']).ticked).toEqual({ tag: 'ids', ids: new Set() })
+    expect(viewAfter(['s', '*', '*']).ticked).toEqual({ tag: 'ids', ids: new Set() })
+  })
+
+  test('on the page of a job an action is about that job alone', () => {
+    const page = viewAfter(['down', 't', 'enter'])
+    expect(page).toMatchObject({ page: 'job', selected: '8' })
+    expect(viewAfter(['C'], { view: page }).typing).toMatchObject({ selection: ['8'] })
+    expect(viewAfter(['q'], { view: page }).page).toBe('list')
+    expect(viewAfter(['h', 'escape'], { view: page }).page).toBe('job')
+  })
+
+  test('a job that has left the page is not marked any more', () => {
+    const view = viewAfter(['down'])
+    const facts = { ...FACTS, jobs: [{ id: '10' }] }
+    expect(viewAfter(['R'], { view, facts }).typing).toBeUndefined()
+    expect(viewAfter(['t'], { view, facts }).ticked).toEqual({ tag: 'ids', ids: new Set() })
+  })
+
+  test('a click marks a line, and opens the marked one', () => {
+    expect(viewAfter(['click 3 6']).selected).toBe('8')
+    expect(viewAfter(['click 3 6', 'click 3 6']).page).toBe('job')
+    expect(viewAfter(['click 3 4', 'click 3 60']).selected).toBeUndefined()
+  })
+})
+
+const text = fc.oneof(
+  fc.string({ unit: 'binary', maxLength: 80 }),
+  fc.constantFrom('\x1b[2J\x1b]0;x\x07', '日本'.repeat(60), 'a\nb\u202e'),
+)
+const date = fc.date({ min: new Date(0), max: new Date('9999-01-01'), noInvalidDate: true })
+const job: fc.Arbitrary<JobDetails> = fc.record({
+  id: fc.bigInt({ min: 1n, max: 10n ** 17n }).map(String),
+  name: text,
+  state: fc.constantFrom(...JOB_STATES),
+  attempt: fc.nat(),
+  failures: fc.nat(),
+  maxAttempts: fc.nat(),
+  priority: fc.integer(),
+  key: fc.option(text),
+  group: fc.option(text),
+  groupLimit: fc.constantFrom(1, 5),
+  worker: fc.option(text),
+  error: fc.option(text),
+  progress: fc.option(text),
+  enqueuedAt: date,
+  startedAt: fc.option(date),
+  dueAt: fc.option(date),
+  endedAt: fc.option(date),
+  ageMs: fc.nat(),
+  payload: fc.jsonValue(),
+  result: fc.option(text),
+  children: fc.array(fc.constant('3'), { maxLength: 2 }),
+  failedAttempts: fc.array(
+    fc.record({ attempt: fc.nat(), worker: fc.option(text), startedAt: date, endedAt: date, error: text }),
+    { maxLength: 2 },
+  ),
+})
+
+test('whatever the jobs contain, and whatever was pressed, the lines fit the screen and control no terminal', () => {
+  const keys = [...['up', 'down', 'end', 'enter', 'escape', 'q', 'h', 's', '/', '日', 't', '*', ']', '[']]
+  const scenes = fc.record({
+    jobs: fc.uniqueArray(job, { maxLength: 8, selector: ({ id }) => id }),
+    size: fc.record({ columns: fc.integer({ min: 1, max: 200 }), rows: fc.integer({ min: 1, max: 40 }) }),
+    typed: fc.array(fc.constantFrom(...keys, 'R', 'C', 'D', 'H', 'P', ' '), { maxLength: 12 }),
+    isAway: fc.boolean(),
+    name: fc.option(text, { nil: undefined }),
+    notice: fc.option(
+      text.map(() => ({ text: 'Done.', isBad: true })),
+      { nil: undefined },
+    ),
+  })
+  fc.assert(
+    fc.property(scenes, ({ jobs, size, typed, isAway, name, notice }) => {
+      const away = { tag: 'away', sinceAt: 5, message: 'gone\x1b[2J' } as const
+      const seen: JobsSeen = {
+        at: 7,
+        store: isAway ? away : { tag: 'present', lookMs: 3 },
+        page: { jobs, next: jobs.at(-1)?.id ?? null },
+        job: jobs[0],
+        counts: jobs.map(({ name, state }) => ({ name, state, count: 2, oldestMs: 5 })),
+        history: [],
+      }
+      let view = firstJobsView({ ...NO_FILTER, name })
+      for (const key of [...typed, '']) {
+        const frame = jobsFrameOf({ store: 'postgres db', everyMs: 1000, paint, view, seen, notice, size })
+        expect(frame.lines).toHaveLength(size.rows)
+        for (const line of frame.lines) expect(width(line)).toBeLessThanOrEqual(size.columns)
+        expect(frame.lines.join('')).not.toMatch(/\p{Cc}|\u202e/u)
+        const { top, pageSize, above } = frame
+        view = pressed({ ...view, top }, key, { jobs, next: '1', pageSize, titlesLine: above })
+      }
+    }),
+  )
+})
+
+function paint(_: unknown, line: string): string {
+  return line
+}

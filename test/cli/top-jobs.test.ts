@@ -1,0 +1,265 @@
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { createJobs, type Jobs } from '../../src/jobs/index.ts'
+import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
+import { Shell } from './holdfast-process.ts'
+import { Tmux } from './tmux.ts'
+
+let server: PostgresServer
+let jobs: Jobs
+let shell: Shell
+beforeAll(async () => {
+  server = await startPostgres()
+})
+afterAll(() => server.close())
+beforeEach(async () => {
+  shell = new Shell({ HOLDFAST_STORE: server.url })
+  const pool = new pg.Pool({ connectionString: server.url })
+  // The test of a store that goes away ends its sessions.
+  pool.on('error', () => {})
+  jobs = createJobs(pool)
+  await jobs.migrate()
+})
+afterEach(async () => {
+  await jobs.close()
+  await shell.close()
+  await server.sql('drop schema holdfast cascade')
+})
+
+test('top --jobs shows the jobs as they change, newest first, a page at a time', async () => {
+  await using terminal = start()
+  await terminal.shows('There are no jobs.')
+  await terminal.shows(/^no jobs$/m)
+  await jobs.enqueueAll(Array.from({ length: 60 }, () => ({ name: 'mail' })))
+  await terminal.shows(/^ {3}ID +NAME +STATE +FAILED +AGE +WORKER +ERROR\n {3}60 +mail +ready +0 of 10 /m)
+  await terminal.shows(/^60 ready$/m)
+  terminal.press(']')
+  await terminal.shows('page 2')
+  await terminal.shows(/^ {3}10 +mail[^\n]*\n(?:[^\n]*\n){8} {4}1 +mail /m)
+  terminal.press('N')
+  await terminal.shows('There are no older jobs.')
+  const [job] = await jobs.claim('mail', { label: 'web-1' })
+  await terminal.shows(/^ {4}1 +mail +running +0 of 10 .* web-1/m)
+  await terminal.shows(/^59 ready, 1 running$/m)
+  terminal.press('P')
+  await terminal.shows(/^ {3}60 +mail /m)
+  await job?.complete()
+  await terminal.shows(/^59 ready, 1 completed$/m)
+  terminal.press('q')
+  await terminal.shows('exit 0')
+})
+
+test('top --jobs filters by state and name, and shows the page of a job with its stack', async () => {
+  const id = await deadJob('mail', new Error('no such address'))
+  await jobs.enqueueAll([{ name: 'mail' }, { name: 'bill' }])
+  await using terminal = start({ args: '--state dead' })
+  await terminal.shows(/^holdfast top --jobs .* state dead$/m)
+  await terminal.shows(new RegExp(`^ +${id} +mail +dead +1 of 10 .* Error: no such address$`, 'm'))
+  expect(terminal.screen).not.toContain('bill')
+  terminal.press('Enter')
+  await terminal.shows(/^ {2}payload +\{"to":"somebody"\}$/m)
+  await terminal.shows(/^ {2}attempt 1 failed at \S+Z, .* after its claim by web-1$/m)
+  await terminal.shows(/^ {4}Error: no such address\n {8}at /m)
+  terminal.press('q')
+  await terminal.shows(/^> +\d+ +mail +dead /m)
+  terminal.press('s')
+  await terminal.shows('state cancelled')
+  await terminal.shows('No job fits the filter.')
+  terminal.press('Escape')
+  await terminal.shows(/^ +\d+ +bill +ready /m)
+  terminal.press('/')
+  await terminal.shows(/^Name: _$/m)
+  terminal.type('bill')
+  terminal.press('Enter')
+  await terminal.shows(/^holdfast top --jobs .* name bill$/m)
+  await terminal.shownNoMore(/^ +\d+ +mail /m)
+  terminal.press('H')
+  await terminal.shows('The jobs of the last hour, of the name bill')
+  await terminal.shows(/^FROM +ENQUEUED +COMPLETED +DEAD +CANCELLED +SUPERSEDED$/m)
+  await terminal.shows(/Z +1 +0 +0 +0 +0$/m)
+  terminal.press('h')
+  await terminal.shows(/^q Ctrl-C F10 +quit$/m)
+  terminal.press('q', 'q', 'c')
+  await terminal.shows('Mark a job first.')
+  terminal.press('Down', 'c')
+  await terminal.shows(/^Copied \d+, if this terminal lets programs copy\.$/m)
+  expect(terminal.clipboard).toMatch(/^\d+$/)
+})
+
+test('top --jobs retries the marked job, once it has asked', async () => {
+  const id = await deadJob('mail', new Error('x'))
+  await using terminal = start()
+  await terminal.shows(/^1 dead$/m)
+  terminal.press('R')
+  await terminal.shows('Mark a job first.')
+  terminal.press('Down', 'R')
+  await terminal.shows(new RegExp(`^Retry job ${id}\\? Enter: yes\\. Esc: no\\.$`, 'm'))
+  terminal.press('Escape')
+  await terminal.shownNoMore('Retry job')
+  expect(await jobs.find(id)).toMatchObject({ state: 'dead' })
+  terminal.press('R', 'Enter')
+  await terminal.shows('Retried 1 job.')
+  await terminal.shows(/^1 ready$/m)
+  expect(await jobs.find(id)).toMatchObject({ state: 'ready' })
+  terminal.press('R', 'Enter')
+  await terminal.shows('Nothing was retried: there is no such job that is over and not completed.')
+})
+
+test('top --jobs cancels all jobs of a filter, with a reason', async () => {
+  await jobs.enqueueAll(Array.from({ length: 70 }, () => ({ name: 'mail' })))
+  const other = (await jobs.enqueue('bill')) ?? ''
+  await using terminal = start({ args: '--name mail' })
+  await terminal.shows(/^71 ready$/m)
+  await terminal.shows(/^ +70 +mail /m)
+  terminal.press('*', 'C')
+  await terminal.shows('Cancel all jobs that fit the filter (name mail)?')
+  terminal.press('Enter')
+  await terminal.shows('Nothing was cancelled: say why.')
+  terminal.press('C')
+  terminal.type('sent twice')
+  await terminal.shows('Reason: sent twice_')
+  terminal.press('Enter')
+  await terminal.shows('Cancelled 70 jobs.')
+  await terminal.shows(/^1 ready, 70 cancelled$/m)
+  expect(await jobs.find(other)).toMatchObject({ state: 'ready' })
+  const { jobs: cancelled } = await jobs.list({ name: 'mail', limit: 1 })
+  expect(cancelled).toMatchObject([{ state: 'cancelled', error: 'sent twice' }])
+})
+
+test('top --jobs removes the ticked jobs, and no other', async () => {
+  for (const _ of [1, 2, 3]) await deadJob('mail', new Error('x'))
+  await using terminal = start()
+  await terminal.shows(/^3 dead$/m)
+  terminal.press('Down', 't', 't')
+  await terminal.shows(/^ \* +3 +mail[^\n]*\n \* +2 +mail[^\n]*\n> +1 +mail /m)
+  await terminal.shows('ticked: 2')
+  terminal.press('D')
+  await terminal.shows('Remove 2 jobs? Enter: yes. Esc: no.')
+  terminal.press('Enter')
+  await terminal.shows('Removed 2 jobs.')
+  await terminal.shows(/^1 dead$/m)
+  expect((await jobs.list()).jobs.map(({ id }) => id)).toEqual(['1'])
+})
+
+test('top --jobs only reads, so a role may look, and hears why it may not act', async () => {
+  await deadJob('mail', new Error('x'))
+  await server.sql(`create role viewer login;
+    grant usage on schema holdfast to viewer;
+    grant select on all tables in schema holdfast to viewer`)
+  try {
+    await using terminal = start({ url: server.url.replace('holdfast@', 'viewer@') })
+    await terminal.shows(/^1 dead$/m)
+    terminal.press('Down', 'R', 'Enter')
+    await terminal.shows(/^The retry is not confirmed\. .* permission denied for table /m)
+    expect((await jobs.list()).jobs).toMatchObject([{ state: 'dead' }])
+  } finally {
+    await server.sql('drop owned by viewer; drop role viewer')
+  }
+})
+
+test('what a stranger wrote into a job does nothing to the terminal', async () => {
+  await jobs.enqueue('evil\x1b[2J', { to: 'a\x1b]0;owned\x07\u202e' })
+  const [job] = await jobs.claim('evil\x1b[2J', { label: 'w\x1b[1m' })
+  await job?.fail('bad\x1b[2J\nsecond line', { retry: false })
+  await using terminal = start({ env: { NO_COLOR: '1' } })
+  await terminal.shows(/^ +1 +evil\\x1b\[2J +dead +1 of 10 .* w\\x1b\[1m +bad\\x1b\[2J$/m)
+  terminal.press('Enter')
+  await terminal.shows('"a\\u001b]0;owned\\u0007\\u202e"')
+  await terminal.shows(/^ {4}bad\\x1b\[2J\n {4}second line$/m)
+  expect(terminal.lines({ styled: true }).join('\n')).not.toContain('\x1b[')
+})
+
+test('top --jobs keeps what it shows while the database is away, and goes on when it is back', async () => {
+  await jobs.enqueue('before')
+  await using terminal = start()
+  await terminal.shows(/^ +1 +before +ready /m)
+  await server.kill()
+  await terminal.shows(/^STORE AWAY since \d\d:\d\d:\d\d: \S/m)
+  expect(terminal.screen).toMatch(/^ +1 +before +ready /m)
+  terminal.press('Down', 'R', 'Enter')
+  await terminal.shows('The retry is not confirmed.')
+  await server.restart()
+  await until('the jobs are back', async () => (await jobs.enqueue('afterwards').catch(() => null)) !== null)
+  await terminal.shows(/^ +\d+ +afterwards +ready /m)
+  expect(terminal.screen).not.toContain('STORE AWAY')
+  await server.stop()
+  await terminal.shows('STORE AWAY')
+  terminal.press('q')
+  await terminal.shows('exit 0')
+  await server.restart()
+})
+
+test('top --jobs says what to do where the tables are missing', async () => {
+  await using terminal = start({ args: '--schema elsewhere' })
+  await terminal.shows(/^STORE AWAY .* Run migrate\(\) first\./m)
+  terminal.press('C-c')
+  await terminal.shows('exit 0')
+})
+
+test('without a terminal top --jobs prints the counts, then the newest jobs', async () => {
+  await deadJob('mail', 'no such address')
+  await jobs.enqueue('bill')
+  const { code, stdout, stderr } = await shell.run(['top', '--jobs', '--interval', '100ms', '-n', '2'])
+  expect([code, stderr]).toEqual([0, ''])
+  const look =
+    /^holdfast top --jobs {2}\d\d:\d\d:\d\d \S+ {2}postgres \S+\n\nNAME +STATE +JOBS +OLDEST\nbill +ready +1 .*\nmail +dead +1 .*\n\nID +NAME +STATE .*\n +2 +bill +ready .*\n +1 +mail +dead .* no such address$/gm
+  expect(stdout.match(look)).toHaveLength(2)
+  const asJson = await shell.run(['top', '--jobs', '--json', '--once', '--state', 'dead', '--since', '1h'])
+  expect(asJson.stdout.trimEnd()).not.toContain('\n')
+  expect(JSON.parse(asJson.stdout)).toEqual({
+    at: expect.any(Number),
+    counts: [
+      expect.objectContaining({ name: 'bill', state: 'ready', count: 1 }),
+      expect.objectContaining({ name: 'mail', state: 'dead', count: 1 }),
+    ],
+    jobs: [expect.objectContaining({ id: '1', state: 'dead', error: 'no such address' })],
+  })
+  const endless = shell.start(['top', '--jobs', '--json', '--interval', '100ms'])
+  await endless.prints('"bill"')
+  endless.signal('SIGTERM')
+  expect(await endless.exit).toBe(143)
+})
+
+test('a database that goes away ends top --jobs with 69 if it was told how often to look', async () => {
+  const away = ['top', '--jobs', '--once', '--store', 'postgres://app:sesame@127.0.0.1:1/app']
+  const { code, stdout, stderr } = await shell.run(away)
+  expect([code, stdout]).toEqual([69, ''])
+  expect(stderr).not.toContain('sesame')
+  const missing = await shell.run(['top', '--jobs', '--once', '--schema', 'elsewhere'])
+  expect(missing).toMatchObject({ code: 69, stderr: expect.stringContaining('migrate()') })
+})
+
+test.each([
+  [['--jobs', '--store', 'redis://:secret@x'], 'to be a postgres:// url, got one that begins with "redis".'],
+  [['--jobs', '--prefix', 'job:'], 'Expected --prefix without --jobs, got it with.'],
+  [['--jobs', '--reverse'], 'Expected --reverse without --jobs, got it with.'],
+  [['--state', 'dead'], 'Expected --state together with --jobs, got it without.'],
+  [['--since', '1h'], 'Expected --since together with --jobs, got it without.'],
+  [['--jobs', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
+  [['--jobs', '--since', '2026-99'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
+  [['--jobs', '--once', '--schema', 'a b'], 'Expected `schema` to be'],
+])('holdfast top %s is refused', async (args, sentence) => {
+  const { code, stdout, stderr } = await shell.run(['top', ...args])
+  expect([code, stdout, stderr]).toEqual([64, '', expect.stringContaining(sentence)])
+  expect(stderr).not.toContain('secret')
+})
+
+interface StartOptions {
+  readonly args?: string
+  readonly url?: string
+  readonly env?: Readonly<Record<string, string>>
+}
+
+function start({ args = '', url = server.url, env = {} }: StartOptions = {}): Tmux {
+  const terminal = new Tmux({ env: { HOLDFAST_STORE: url, ...env } })
+  terminal.enter(`eval "$HOLDFAST top --jobs --interval 200ms ${args}"; echo exit $?`)
+  return terminal
+}
+
+async function deadJob(name: string, error: unknown): Promise<string> {
+  const id = (await jobs.enqueue(name, { to: 'somebody' })) ?? ''
+  const [job] = await jobs.claim(name, { label: 'web-1' })
+  await job?.fail(error, { retry: false })
+  return id
+}
