@@ -146,5 +146,5 @@ export class JobLooks {
 }
 
 export const PAGE_JOBS = 50
-export const HISTORY_SPAN_MS = 3_600_000
-export const HISTORY_STEP_MS = 300_000
+const HISTORY_SPAN_MS = 3_600_000
+const HISTORY_STEP_MS = 300_000
