@@ -161,6 +161,8 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
         job: jobs[0],
         counts: jobs.map(({ name, state }) => ({ name, state, count: 2, oldestMs: 5 })),
         history: [],
+        countsProblem: undefined,
+        historyProblem: undefined,
       }
       let view = firstJobsView({ ...NO_FILTER, name })
       for (const key of [...typed, '']) {

@@ -24,6 +24,9 @@ export interface JobsSeen {
   readonly job: JobDetails | null | undefined
   readonly counts: readonly JobCount[] | undefined
   readonly history: readonly JobsInTime[] | undefined
+  /** Why there are no counts. Large tables may take longer to count than a statement may. */
+  readonly countsProblem: string | undefined
+  readonly historyProblem: string | undefined
 }
 
 type JobsStoreState =
@@ -69,6 +72,8 @@ export class JobLooks {
       job: this.#job,
       counts: this.#counts.latest,
       history: this.#history.latest,
+      countsProblem: this.#counts.problem,
+      historyProblem: this.#history.problem,
     }
   }
 
@@ -125,7 +130,9 @@ export class JobLooks {
     this.#isLooking = false
     this.#onAnswer()
     const { everyMs } = this.#options
-    const waitMs = this.#isDue ? 0 : everyMs
+    // At most half of the time is spent looking.
+    const lookMs = this.#store.tag === 'present' ? this.#store.lookMs : 0
+    const waitMs = this.#isDue ? 0 : Math.max(everyMs, lookMs)
     this.#isDue = false
     if (!this.#isStopped) this.#timer = setTimeout(() => void this.#look(), waitMs)
   }

@@ -20,7 +20,8 @@ export function jobsHeaderLines(
   { store, everyMs, filter, pageNumber, seen }: JobsHeaderFacts,
   { room, paint }: { readonly room: number; readonly paint: Paint },
 ): readonly string[] {
-  const counts = seen.counts === undefined ? 'counting …' : countsText(seen.counts)
+  const counts =
+    seen.counts === undefined ? plain(seen.countsProblem ?? 'counting …') : countsText(seen.counts)
   const page = pageNumber === 1 ? '' : `  page ${pageNumber}`
   const title = `${jobsTitle({ at: seen.at, store, filter })}${page}`
   const state = seen.store

@@ -94,7 +94,8 @@ function pageLines({ view, seen, size }: JobsScreenFacts): readonly string[] {
     case 'history': {
       const { name } = view.filter
       const ofName = name === undefined ? '' : `, of the name ${plain(name)}`
-      const steps = seen.history === undefined ? ['counting …'] : historyTable(seen.history, room)
+      const unknown = plain(seen.historyProblem ?? 'counting …')
+      const steps = seen.history === undefined ? [unknown] : historyTable(seen.history, room)
       return [`The jobs of the last hour${ofName}`, '', ...steps.map((line) => cut(line, room))]
     }
     default: {

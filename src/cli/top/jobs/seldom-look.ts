@@ -1,8 +1,11 @@
+import { explained } from '../../../base/explained.ts'
+
 /** Asks for what is slow to read, such as counts: again only after a rest of twenty times as long as the last answer took. */
 export class SeldomLook<T> {
   readonly #ask: () => Promise<T>
   readonly #onAnswer: () => void
   #latest: T | undefined
+  #problem: string | undefined
   #isAsking = false
   #isStale = false
   #restsUntil = 0
@@ -15,6 +18,11 @@ export class SeldomLook<T> {
   /** The last answer. `undefined`: none has come. */
   get latest(): T | undefined {
     return this.#latest
+  }
+
+  /** Why the last question has no answer. `undefined`: it has one, or none was asked. */
+  get problem(): string | undefined {
+    return this.#problem
   }
 
   /** Asks if the rest is over. */
@@ -34,8 +42,10 @@ export class SeldomLook<T> {
     const begun = performance.now()
     try {
       this.#latest = await this.#ask()
-    } catch {
-      // The list says why the store does not answer. The last answer stays.
+      this.#problem = undefined
+    } catch (error) {
+      // The last answer stays.
+      this.#problem = explained(error)
     }
     this.#isAsking = false
     this.#restsUntil = performance.now() + RESTS * (performance.now() - begun)
