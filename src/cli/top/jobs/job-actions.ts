@@ -3,7 +3,7 @@ import type { Jobs } from '../../../jobs/index.ts'
 import { plain } from '../../text.ts'
 import { counted } from '../header.ts'
 import type { ActionNotice } from '../screen.ts'
-import type { JobAction, JobsTyping } from './jobs-view.ts'
+import type { JobRepair, JobsTyping } from './jobs-view.ts'
 
 export type AskedAction = Extract<JobsTyping, { tag: 'action' }>
 
@@ -22,7 +22,7 @@ export async function performed(jobs: Jobs, { action, selection, text }: AskedAc
   }
 }
 
-const WORDS: Readonly<Record<JobAction, { readonly done: string; readonly otherwise: string }>> = {
+const WORDS: Readonly<Record<JobRepair, { readonly done: string; readonly otherwise: string }>> = {
   retry: { done: 'retried', otherwise: 'there is no such job that is over and not completed' },
   cancel: { done: 'cancelled', otherwise: 'there is no such job that is not over' },
   remove: { done: 'removed', otherwise: 'there is no such job that is over' },

@@ -150,10 +150,10 @@ function tickedText({ ticked }: JobsView): string {
 }
 
 function questionLine(typing: JobsTyping, room: number): string {
-  if (typing.tag === 'name') return typingLine('Name: ', { typed: typing.text, room })
+  if (typing.tag === 'name') return typingLine('Name: ', { typed: plain(typing.text), room })
   const question = `${VERBS[typing.action]} ${typing.chosen}?`
   if (typing.action !== 'cancel') return cut(`${question} Enter: yes. Esc: no.`, room)
-  return typingLine(`${question} Esc: no. Enter: yes. Reason: `, { typed: typing.text, room })
+  return typingLine(`${question} Esc: no. Enter: yes. Reason: `, { typed: plain(typing.text), room })
 }
 
 const VERBS = { retry: 'Retry', cancel: 'Cancel', remove: 'Remove' } as const

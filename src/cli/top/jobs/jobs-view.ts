@@ -32,14 +32,14 @@ export interface JobsFilter {
 /** The jobs to change: these, or all that fit the filter. */
 export type Ticked = { readonly tag: 'ids'; readonly ids: ReadonlySet<string> } | { readonly tag: 'filter' }
 
-export type JobAction = 'retry' | 'cancel' | 'remove'
+export type JobRepair = 'retry' | 'cancel' | 'remove'
 
 /** What is being typed: a name, or the answer to a question. */
 export type JobsTyping =
   | { readonly tag: 'name'; readonly text: string }
   | {
       readonly tag: 'action'
-      readonly action: JobAction
+      readonly action: JobRepair
       /** The jobs as they were chosen when the question was asked. */
       readonly selection: readonly string[] | JobFilter
       /** The selection in words. */
@@ -128,7 +128,7 @@ function onList(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
 }
 
 /** Capital letters, so that no slip of a finger asks. */
-export const JOB_ACTION_KEYS: Readonly<Record<string, JobAction>> = {
+export const JOB_ACTION_KEYS: Readonly<Record<string, JobRepair>> = {
   R: 'retry',
   C: 'cancel',
   D: 'remove',
@@ -191,7 +191,7 @@ function tickedWith(view: JobsView, facts: JobsOnScreen): JobsView {
 
 const same = (at: number): number => at
 
-function asked(view: JobsView, action: JobAction, facts: JobsOnScreen): JobsView {
+function asked(view: JobsView, action: JobRepair, facts: JobsOnScreen): JobsView {
   const chosen = chosenIn(view, facts)
   return chosen === undefined ? view : { ...view, typing: { tag: 'action', action, ...chosen, text: '' } }
 }
