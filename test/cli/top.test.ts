@@ -26,8 +26,9 @@ test.each(sharedStores)('top shows holders and waiters, as they change, on $name
   await terminal.shows('Nobody holds a key.')
   const held = await locks.acquire('job:backup')
   const waits = locks.acquire('job:backup', { wait: '1m' })
+  // From looks that a busy machine makes late, the ttl of 30 s is told a little too long or too short.
   await terminal.shows(
-    /job:backup +H +mutex +\S+:\d+ \(tester\) +[\d.]+m?s +[\d.]+s +30s +(?:\d+ +)?1 +[\d.]+m?s$/m,
+    /job:backup +H +mutex +\S+:\d+ \(tester\) +[\d.]+m?s +[\d.]+s +(?:29|3[0-2])s +(?:\d+ +)?1 +[\d.]+m?s$/m,
   )
   await terminal.shows(/^1 key, 1 held, 1 waiting, the longest for /m)
   await held.release()
