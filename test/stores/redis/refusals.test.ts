@@ -177,6 +177,14 @@ describe('a key that is used by something else', () => {
     for (const each of holders) expect(await store.release(releaseOf(each))).toEqual({ was: 'held' })
   })
 
+  test('and names the id of the caller in the owner of its holder is not renewed', async () => {
+    const mine = ticket()
+    const holder = ticket({ owner: JSON.stringify({ behind: mine.id }) })
+    fenceOf(await store.acquire(holder))
+    expect(await store.renew([{ ...mine, ttlMs: 2 * mine.ttlMs }])).toEqual([{ tag: 'gone', evicted: false }])
+    expect(await store.release(releaseOf(holder))).toEqual({ was: 'held' })
+  })
+
   test.each([
     ['one holder', ['SET', 'holdfast:{key}', '3 whatever comes next']],
     ['more', ['ZADD', 'holdfast:{key}', '0', '3 whatever comes next', '0', 'b']],
