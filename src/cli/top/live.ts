@@ -4,12 +4,13 @@ import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { paintFor } from '../terminal.ts'
 import { plain } from '../text.ts'
 import { TableColumns } from './columns.ts'
+import { type ActionNotice, LEAST_ROWS_TO_ASK } from './frame.ts'
 import { FullScreen } from './full-screen.ts'
 import { counted } from './header.ts'
 import { filtered, type Row, type RowOrder, rowsOf, sorted } from './rows.ts'
-import { type ActionNotice, frameOf, LEAST_ROWS_TO_ASK, MARK } from './screen.ts'
+import { frameOf, MARK } from './screen.ts'
 import { type Sums, sumsOf } from './sums.ts'
-import { EVICT, firstView, pressed, type TopView, type Typing } from './view.ts'
+import { EVICT, firstView, pressed, quits, type TopView, type Typing } from './view.ts'
 
 export interface LiveOptions {
   readonly store: string
@@ -90,11 +91,7 @@ class LiveScreen {
 
   #press(key: string): void {
     const { typing, page } = this.#view
-    const isQuit = (key === 'q' || key === 'f10') && typing === undefined && page === 'list'
-    if (key === 'ctrl-c' || isQuit) {
-      this.#options.end(EXIT.ok)
-      return
-    }
+    if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
     // On a screen without a line for questions nothing can be asked.
     if (EVICT.includes(key) && typing === undefined && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return

@@ -4,6 +4,7 @@ import { ownerOf } from '../room-text.ts'
 import type { Paint } from '../terminal.ts'
 import { cut, plain } from '../text.ts'
 import type { TableColumns } from './columns.ts'
+import { type ActionNotice, type Frame, type FrameBody, framed } from './frame.ts'
 import { counted, type HeaderFacts, headerLines } from './header.ts'
 import { helpLines } from './help-page.ts'
 import { keyLines } from './key-page.ts'
@@ -25,40 +26,21 @@ export interface ScreenFacts extends HeaderFacts {
   readonly paint: Paint
 }
 
-export interface ActionNotice {
-  readonly text: string
-  readonly isBad: boolean
-}
-
-export interface Frame {
-  readonly lines: readonly string[]
-  /** The first line on the screen. It may differ from the view's `top`. */
-  readonly top: number
-  /** How many lines of the list or page fit. */
-  readonly pageSize: number
-  /** Where the list or page begins. */
-  readonly above: number
-}
-
 /** The lines that fill the screen. */
 export function frameOf(facts: ScreenFacts): Frame {
   const { view, size, paint } = facts
   const room = size.columns
   const filter = view.filter === '' ? '' : `  filter: ${view.filter}`
   const header = headerLines(facts, { room, paint, note: `${filter}${view.isPaused ? '  [paused]' : ''}` })
-  // A small screen keeps the table and drops header and hints.
-  const above = size.rows >= 9 ? [...header, ''] : size.rows >= 5 ? header.slice(0, 1) : []
-  const below = size.rows >= LEAST_ROWS_TO_ASK ? [promptOf(facts)] : []
-  const space = Math.max(0, size.rows - above.length - below.length)
-  const { lines, top, pageSize } = view.page === 'list' ? list(facts, space) : page(facts, space)
-  const blank = Array.from({ length: space - lines.length }, () => '')
-  return { lines: [...above, ...lines, ...blank, ...below], top, pageSize, above: above.length }
+  return framed({
+    header,
+    body: (space) => (view.page === 'list' ? list(facts, space) : page(facts, space)),
+    bottom: () => promptOf(facts),
+    rows: size.rows,
+  })
 }
 
-function list(
-  { view, rows, snapshot, columns, size, paint }: ScreenFacts,
-  space: number,
-): Omit<Frame, 'above'> {
+function list({ view, rows, snapshot, columns, size, paint }: ScreenFacts, space: number): FrameBody {
   const pageSize = Math.max(1, space - 1)
   const at = rows.findIndex(({ key }) => key === view.selected)
   const top = topFor({ at, top: view.top, count: rows.length, pageSize })
@@ -84,10 +66,7 @@ function emptiness({ filter }: TopView): string {
     : '  No key and no holder has this text. Esc shows all again.'
 }
 
-function page(
-  { view, snapshot, history, renewalsOf, size, paint }: ScreenFacts,
-  space: number,
-): Omit<Frame, 'above'> {
+function page({ view, snapshot, history, renewalsOf, size, paint }: ScreenFacts, space: number): FrameBody {
   const options = { room: size.columns, paint }
   const key = view.selected ?? ''
   const all =
@@ -127,7 +106,5 @@ function evictQuestion({ key, holders }: Extract<Typing, { tag: 'evict' }>): str
   return `Evict ${who} from ${plain(key)}? Esc: no. Enter: yes. Reason:`
 }
 
-/** A smaller screen has no line for hints and questions. */
-export const LEAST_ROWS_TO_ASK = 4
 /** How wide the mark before a line is. */
 export const MARK = 2

@@ -56,6 +56,14 @@ export function firstView(order: RowOrder): TopView {
   }
 }
 
+/** Whether the key ends the program. While something is typed, or on a page in front of the list, `q` does not. */
+export function quits(
+  key: Key,
+  { typing, page }: { readonly typing: object | undefined; readonly page: string },
+): boolean {
+  return key === 'ctrl-c' || ((key === 'q' || key === 'f10') && typing === undefined && page === 'list')
+}
+
 /** The view after a key was pressed. A key without meaning there changes nothing. */
 export function pressed(view: TopView, key: Key, list: ListFacts): TopView {
   if (view.typing !== undefined) return typed({ ...view, typing: view.typing }, key)

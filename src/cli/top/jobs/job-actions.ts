@@ -1,8 +1,8 @@
 import { explained } from '../../../base/explained.ts'
 import type { Jobs } from '../../../jobs/index.ts'
 import { plain } from '../../text.ts'
+import type { ActionNotice } from '../frame.ts'
 import { counted } from '../header.ts'
-import type { ActionNotice } from '../screen.ts'
 import type { JobRepair, JobsTyping } from './jobs-view.ts'
 
 export type AskedAction = Extract<JobsTyping, { tag: 'action' }>

@@ -1,8 +1,9 @@
 import type { Jobs } from '../../../jobs/index.ts'
 import { EXIT, exitCodeOf } from '../../exit-codes.ts'
 import { paintFor } from '../../terminal.ts'
+import { type ActionNotice, LEAST_ROWS_TO_ASK } from '../frame.ts'
 import { FullScreen } from '../full-screen.ts'
-import { type ActionNotice, LEAST_ROWS_TO_ASK } from '../screen.ts'
+import { quits } from '../view.ts'
 import { type AskedAction, performed } from './job-actions.ts'
 import { JobLooks, type JobsQuery } from './job-looks.ts'
 import { jobsFrameOf } from './jobs-screen.ts'
@@ -77,11 +78,7 @@ class LiveJobs {
 
   #press(key: string): void {
     const { typing, page } = this.#view
-    const isQuit = (key === 'q' || key === 'f10') && typing === undefined && page === 'list'
-    if (key === 'ctrl-c' || isQuit) {
-      this.#options.end(EXIT.ok)
-      return
-    }
+    if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
     const asks = JOB_ACTION_KEYS[key] !== undefined && typing === undefined && page !== 'help'
     // On a screen without a line for questions nothing can be asked.

@@ -2,8 +2,8 @@ import type { JobView } from '../../../jobs/index.ts'
 import { historyTable, jobFacts, jobTable } from '../../job-text.ts'
 import type { Paint } from '../../terminal.ts'
 import { cut, plain, width } from '../../text.ts'
+import { type ActionNotice, type Frame, type FrameBody, framed } from '../frame.ts'
 import { fill, topFor, typingLine, wholeHints } from '../lines.ts'
-import { type ActionNotice, type Frame, LEAST_ROWS_TO_ASK } from '../screen.ts'
 import type { JobsSeen } from './job-looks.ts'
 import { jobsHeaderLines } from './jobs-header.ts'
 import { jobsHelpLines } from './jobs-help-page.ts'
@@ -28,16 +28,15 @@ export function jobsFrameOf(facts: JobsScreenFacts): Frame {
     { ...facts, filter, pageNumber: pages.length + 1 },
     { room: size.columns, paint },
   )
-  // A small screen keeps the table and drops header and hints.
-  const above = size.rows >= 9 ? [...header, ''] : size.rows >= 5 ? header.slice(0, 1) : []
-  const below = size.rows >= LEAST_ROWS_TO_ASK ? [bottomLine(facts)] : []
-  const space = Math.max(0, size.rows - above.length - below.length)
-  const { lines, top, pageSize } = view.page === 'list' ? list(facts, space) : page(facts, space)
-  const blank = Array.from({ length: space - lines.length }, () => '')
-  return { lines: [...above, ...lines, ...blank, ...below], top, pageSize, above: above.length }
+  return framed({
+    header,
+    body: (space) => (view.page === 'list' ? list(facts, space) : page(facts, space)),
+    bottom: () => bottomLine(facts),
+    rows: size.rows,
+  })
 }
 
-function list({ view, seen, size, paint }: JobsScreenFacts, space: number): Omit<Frame, 'above'> {
+function list({ view, seen, size, paint }: JobsScreenFacts, space: number): FrameBody {
   const { columns } = size
   const pageSize = Math.max(1, space - 1)
   const jobs = seen.page?.jobs ?? []
@@ -75,7 +74,7 @@ function emptiness({ filter, pages }: JobsView): string {
   return isFiltered(filter) ? '   No job fits the filter.' : '   There are no jobs.'
 }
 
-function page(facts: JobsScreenFacts, space: number): Omit<Frame, 'above'> {
+function page(facts: JobsScreenFacts, space: number): FrameBody {
   const { view, size } = facts
   const all = pageLines(facts).flatMap((line) => folded(line, size.columns))
   const top = Math.max(0, Math.min(view.top, all.length - space))
