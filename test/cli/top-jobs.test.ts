@@ -232,10 +232,10 @@ test('a database that goes away ends top --jobs with 69 if it was told how often
 
 test.each([
   [['--jobs', '--store', 'redis://:secret@x'], 'to be a postgres:// url, got one that begins with "redis".'],
-  [['--jobs', '--prefix', 'job:'], 'Expected --prefix without --jobs, got it with.'],
-  [['--jobs', '--reverse'], 'Expected --reverse without --jobs, got it with.'],
-  [['--state', 'dead'], 'Expected --state together with --jobs, got it without.'],
-  [['--since', '1h'], 'Expected --since together with --jobs, got it without.'],
+  [['--jobs', '--prefix', 'job:'], 'Expected --prefix without --jobs, got both.'],
+  [['--jobs', '--reverse'], 'Expected --reverse without --jobs, got both.'],
+  [['--state', 'dead'], 'Expected --state together with --jobs, got it alone.'],
+  [['--since', '1h'], 'Expected --since together with --jobs, got it alone.'],
   [['--jobs', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
   [['--jobs', '--since', '2026-99'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
   [['--jobs', '--once', '--schema', 'a b'], 'Expected `schema` to be'],

@@ -44,7 +44,9 @@ function refuseOptions(given: ParsedArguments): void {
   for (const name of isOfJobs ? OF_LOCKS : OF_JOBS) {
     if (!given.flag(name) && given.text(name) === undefined) continue
     throw new UsageError(
-      `Expected --${name} ${isOfJobs ? 'without' : 'together with'} --jobs, got it ${isOfJobs ? 'with' : 'without'}.`,
+      isOfJobs
+        ? `Expected --${name} without --jobs, got both.`
+        : `Expected --${name} together with --jobs, got it alone.`,
     )
   }
 }
