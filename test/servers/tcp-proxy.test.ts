@@ -1,5 +1,6 @@
 import { once } from 'node:events'
-import { connect, type Socket } from 'node:net'
+import { connect as connectHttp2, createServer as createHttp2Server } from 'node:http2'
+import { type AddressInfo, connect, type Socket } from 'node:net'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { type RedisServer, startRedis } from './redis-server.ts'
 import { sendCommand } from './resp.ts'
@@ -116,6 +117,43 @@ describe('the fault proxy', () => {
     await lost
     expect(await counter()).toBe(1)
     expect(await viaProxy('INCR', 'n')).toBe(2)
+  })
+
+  test('loses the reply to the request that was named, whatever else HTTP/2 answers meanwhile', async () => {
+    let isCarriedOut = false
+    const upstream = createHttp2Server()
+    upstream.on('stream', (stream, { ':path': path }) => {
+      stream.on('error', () => {})
+      stream.respond()
+      if (path === '/chatter') {
+        const timer = setInterval(() => stream.write('more'), 1)
+        stream.on('close', () => clearInterval(timer))
+        return
+      }
+      stream.once('data', () => {
+        setTimeout(() => {
+          isCarriedOut = true
+          if (!stream.destroyed) stream.end('done')
+        }, 100)
+      })
+    })
+    await once(upstream.listen(0, '127.0.0.1'), 'listening')
+    await using busy = await startProxy({ targetPort: (upstream.address() as AddressInfo).port })
+    const client = connectHttp2(`http://127.0.0.1:${busy.port}`)
+    client.on('error', () => {})
+    const chatter = client.request({ ':path': '/chatter' })
+    const asked = client.request({ ':path': '/work', ':method': 'POST' })
+    for (const stream of [chatter, asked]) stream.on('error', () => {})
+    await Promise.all([once(chatter, 'data'), once(asked, 'response')])
+    const replies: string[] = []
+    asked.on('data', (bytes: Buffer) => replies.push(bytes.toString()))
+    const lost = busy.loseNextReply('this one')
+    asked.end('this one')
+    await lost
+    expect(isCarriedOut).toBe(true)
+    await until('the client is cut off', () => client.destroyed)
+    expect(replies).toEqual([])
+    upstream.close()
   })
 
   test('loses exactly one request', async () => {

@@ -1,5 +1,6 @@
 import { once } from 'node:events'
 import { connect, createServer, type Socket } from 'node:net'
+import { Http2Frames, isAnswer, PREFACE } from './http2-frames.ts'
 
 export interface ProxyOptions {
   /** The server's port on 127.0.0.1. */
@@ -48,8 +49,9 @@ export interface FaultProxy extends AsyncDisposable {
   refuse(): void
   /**
    * Delivers the next request (that contains `match`). When the server has answered the request, the proxy cuts the
-   * client's connection instead of passing the reply on. Resolves when that has happened. The proxy does not know which
-   * reply belongs to which request, so the connection should have nothing else in flight.
+   * client's connection instead of passing the reply on. Resolves when that has happened. On HTTP/2 the proxy waits for the
+   * answer to this request. Elsewhere it does not know which reply belongs to which request, so the connection should have
+   * nothing else in flight.
    */
   loseNextReply(match?: string): Promise<void>
   /** Cuts the client's connection instead of delivering the next request (that contains `match`). */
@@ -205,7 +207,8 @@ function openLink(
   { onClose }: { onClose: (link: Link) => void },
 ): Link {
   const upstream = connect({ port: targetPort, host: '127.0.0.1', allowHalfOpen: true, noDelay: true })
-  let losesNextReply: Trap | undefined
+  let losesNextReply: { readonly trap: Trap; readonly stream: number | undefined } | undefined
+  let http2: { readonly asked: Http2Frames; readonly told: Http2Frames } | undefined
   let isSilent = false
   let sent = ''
   const requests = openPipe(client, upstream, {
@@ -216,10 +219,14 @@ function openLink(
       sent = (sent + bytes.toString('latin1')).slice(-MOST_REMEMBERED)
       const { trap, silenceAt } = faults
       if (silenceAt?.test(bytes.toString('latin1'))) isSilent = true
+      if (bytes.includes(PREFACE))
+        http2 = { asked: new Http2Frames({ from: 'client' }), told: new Http2Frames({ from: 'server' }) }
+      const parts = http2?.asked.read(bytes)
       if (trap === undefined || (trap.match !== undefined && !bytes.includes(trap.match))) return 'pass'
       faults.trap = undefined
       if (trap.loses === 'reply') {
-        losesNextReply = trap
+        const at = trap.match === undefined ? 0 : bytes.indexOf(trap.match)
+        losesNextReply = { trap, stream: parts?.find(({ end }) => at < end)?.stream }
         return 'pass'
       }
       cutClient(trap)
@@ -230,9 +237,13 @@ function openLink(
     onSwallow: faults.onSwallow,
     flow: () => (isSilent ? 'drop' : faults.replies),
     delayMs: () => faults.replyMs,
-    intercept: () => {
+    intercept: (bytes) => {
+      const parts = http2?.told.read(bytes)
       if (losesNextReply === undefined) return 'pass'
-      cutClient(losesNextReply)
+      const { trap, stream } = losesNextReply
+      if (parts !== undefined && !parts.some((part) => part.stream === stream && isAnswer(part)))
+        return 'pass'
+      cutClient(trap)
       return 'swallow'
     },
   })
