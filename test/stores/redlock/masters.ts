@@ -2,12 +2,19 @@ import { Redis } from 'ioredis'
 import type { Store } from '../../../src/contract/store.ts'
 import { type RedlockStoreOptions, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
+import { releaseOf, ticket } from '../tickets.ts'
 
 export interface Masters extends AsyncDisposable {
   readonly servers: readonly RedisServer[]
   readonly urls: readonly string[]
   /** A store like that of one more process. */
   store(options?: RedlockStoreOptions): Store
+  /**
+   * Waits until each server has had a vote of each store. A store does not wait for a server that it meets later than a
+   * majority, and the requests to this server come later than the test goes on.
+   */
+  meet(...stores: readonly Store[]): Promise<void>
   close(): Promise<void>
 }
 
@@ -29,9 +36,28 @@ export async function startMasters(
         servers.map(({ url }) => new Redis(url, { lazyConnect: true })),
         { maxTtl: '10m', ...storeOptions },
       ),
+    async meet(...stores) {
+      for (const store of stores)
+        await until('all servers vote for the store', () => isMetByAll(store, servers))
+    },
     close,
     [Symbol.asyncDispose]: close,
   }
+}
+
+async function isMetByAll(store: Store, servers: readonly RedisServer[]): Promise<boolean> {
+  const mine = ticket({ key: `met ${crypto.randomUUID()}` })
+  const votes = async (): Promise<number> => {
+    const found = await Promise.all(
+      servers.map((server) => server.command('EXISTS', `holdfast:{${mine.key}}`)),
+    )
+    return found.filter((exists) => exists === 1).length
+  }
+  await store.acquire(mine)
+  const isMet = (await votes()) === servers.length
+  await store.release(releaseOf(mine))
+  if (isMet) await until('no server has the vote any more', async () => (await votes()) === 0)
+  return isMet
 }
 
 /** Makes the server believe that it has been in use for years. */

@@ -165,9 +165,7 @@ test('a server that was flushed does not vote for a second holder by a fence tha
     ),
     masters.store(),
   ]
-  const first = ticket()
-  fenceOf(await other.acquire(first))
-  await other.release(releaseOf(first))
+  await masters.meet(other)
   const cut = links[1] as SteeredLink
   cut.onRequest = () => {
     throw new Error('cut off')

@@ -79,6 +79,7 @@ test.each(Object.entries(clients))('works with %s', async (_, newClient) => {
   const store = redlockStore(masters.urls.map(newClient), { maxTtl: '5m' })
   const woken: string[] = []
   await store.listen?.((wake) => woken.push(wake.tag === 'ticket' ? wake.id : '*'))
+  await masters.meet(store)
   const [holder, waiter] = [ticket(), ticket()]
   const fence = fenceOf(await store.acquire(holder))
   expect((await store.acquire(waiter)).tag).toBe('queued')

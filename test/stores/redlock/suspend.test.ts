@@ -10,7 +10,8 @@ afterEach(() => {
 test('a holder that was suspended for longer than its ttl does not take its votes again', async () => {
   await using masters = await startMasters(3)
   const [store, other] = [masters.store(), masters.store()]
-  const holder = ticket({ ttlMs: 1000 })
+  await masters.meet(store, other)
+  const holder = ticket({ ttlMs: 3000 })
   const fence = fenceOf(await store.acquire(holder))
   const beganAt = performance.now()
   // The holder's votes run out, and another process holds the key in between.

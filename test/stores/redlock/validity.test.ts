@@ -28,6 +28,7 @@ function inScene(body: (scene: Scene) => Promise<void>): () => Promise<void> {
       (await direct.inspect({ prefix: key, cursor: undefined, count: 1 })).rooms[0]?.holders[0]
     try {
       await locks.withLock('warm', () => {})
+      await masters.meet(direct)
       await body({ proxies, locks, holderOf })
     } finally {
       for (const proxy of proxies) proxy.normal()
