@@ -10,7 +10,7 @@ import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../servers/etcd-server.ts'
 import { owner, startPostgres } from '../servers/postgres-server.ts'
-import { startCluster } from '../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, startCluster } from '../servers/redis-cluster.ts'
 import { until } from '../servers/until.ts'
 import { newClusterClient } from '../stores/redis/cluster/clients.ts'
 import { startMasters } from '../stores/redlock/masters.ts'
@@ -48,7 +48,10 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
 })
 
 test.concurrent('one full master of a cluster refuses its own keys and no others', async () => {
-  await using cluster = await startCluster({ replicas: 0, args: ['--maxmemory-policy', 'noeviction'] })
+  await using cluster = await startCluster({
+    replicas: 0,
+    args: [...PATIENT_MASTERS, '--maxmemory-policy', 'noeviction'],
+  })
   await using locks = createLocks(redisStore(newClusterClient(cluster)))
   const lease = await locks.acquire('held', { ttl: '12s' })
   const full = await cluster.masterOf('holdfast:{held}')

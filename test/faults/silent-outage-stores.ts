@@ -11,7 +11,7 @@ import { redlockStore } from '../../src/stores/redlock/index.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startCluster } from '../servers/redis-cluster.ts'
-import { type SentinelGroup, startSentinels } from '../servers/redis-sentinel.ts'
+import { PATIENT_SENTINELS, type SentinelGroup, startSentinels } from '../servers/redis-sentinel.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { clients } from '../stores/redis/clients.ts'
@@ -145,7 +145,7 @@ async function postgresPlace(way: Way, newClient: (url: string) => PostgresPool)
 }
 
 async function sentinelPlace(open: (group: SentinelGroup) => Store): Promise<SilentPlace> {
-  const group = await startSentinels()
+  const group = await startSentinels(PATIENT_SENTINELS)
   return hanging([...group.sentinels, ...group.servers], () => open(group))
 }
 

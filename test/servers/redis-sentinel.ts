@@ -10,7 +10,12 @@ export interface SentinelOptions {
   readonly sentinelPassword?: string
   /** More arguments for the master and its replicas. */
   readonly args?: readonly string[]
+  /** After so long without an answer the Sentinels take the master for dead. Default: 2000. */
+  readonly downAfterMs?: number
 }
+
+/** For tests in which no master ends: on a busy machine a master may be silent for seconds, and a fail-over would spoil them. */
+export const PATIENT_SENTINELS: { readonly downAfterMs: number } = { downAfterMs: 60_000 }
 
 export interface SentinelGroup extends AsyncDisposable {
   /** The name by which the Sentinels know the master. */
@@ -41,10 +46,10 @@ export interface SentinelGroup extends AsyncDisposable {
 
 /**
  * A master with replicas, watched by three Sentinels of which two have to agree. Their periods are a fraction of the
- * usual ones, so a fail-over takes about a second.
+ * usual ones, so a fail-over takes about three seconds.
  */
 export async function startSentinels(options: SentinelOptions = {}): Promise<SentinelGroup> {
-  const { replicas = 1, password, sentinelPassword, args = [] } = options
+  const { replicas = 1, password, sentinelPassword, args = [], downAfterMs = 2000 } = options
   const started: RedisServer[] = []
   try {
     return await start()
@@ -67,7 +72,7 @@ export async function startSentinels(options: SentinelOptions = {}): Promise<Sen
       ),
     )
     const servers = [first, ...followers]
-    const config = sentinelConfig(first.port)
+    const config = sentinelConfig(first.port, downAfterMs)
     const sentinels = await Promise.all(
       Array.from({ length: SENTINELS }, async () =>
         keep(
@@ -152,10 +157,10 @@ const SENTINELS = 3
 /** The user name of the Sentinels on the servers, and also its password. */
 const WATCHER = 'watcher'
 
-function sentinelConfig(port: number): string[] {
+function sentinelConfig(port: number, downAfterMs: number): string[] {
   return [
     `sentinel monitor ${NAME} 127.0.0.1 ${port} ${Math.floor(SENTINELS / 2) + 1}`,
-    `sentinel down-after-milliseconds ${NAME} 500`,
+    `sentinel down-after-milliseconds ${NAME} ${downAfterMs}`,
     `sentinel failover-timeout ${NAME} 2000`,
     `sentinel auth-user ${NAME} ${WATCHER}`,
     `sentinel auth-pass ${NAME} ${WATCHER}`,

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest'
 import { connect, createLocks, diagnose } from '../../src/index.ts'
 import { openRedis } from '../../src/stores/redis/index.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
-import { startCluster } from '../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, startCluster } from '../servers/redis-cluster.ts'
 import { startSentinels } from '../servers/redis-sentinel.ts'
 import { startRedis } from '../servers/redis-server.ts'
 
@@ -13,7 +13,7 @@ interface Place extends AsyncDisposable {
 const places: Readonly<Record<string, () => Promise<Place>>> = {
   redis: async () => startRedis(),
   'redis+sentinel': async () => startSentinels({ replicas: 0 }),
-  'redis+cluster': async () => startCluster({ replicas: 0 }),
+  'redis+cluster': async () => startCluster({ replicas: 0, args: PATIENT_MASTERS }),
   etcd: async () => {
     const server = await startEtcd()
     return {

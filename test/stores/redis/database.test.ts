@@ -3,7 +3,7 @@ import { createCluster } from 'redis'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect, diagnose, isHoldfastError } from '../../../src/index.ts'
 import { openRedis, openRedisCluster, redisStore } from '../../../src/stores/redis/index.ts'
-import { startSentinels } from '../../servers/redis-sentinel.ts'
+import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
@@ -134,7 +134,7 @@ describe('a url', () => {
 })
 
 test('the master that Sentinels know is asked for the database, and the Sentinels are not', async () => {
-  await using group = await startSentinels()
+  await using group = await startSentinels(PATIENT_SENTINELS)
   const [master] = group.servers as [RedisServer]
   const locks = await connect(group.url.replace(/(\/mymaster)?(\/\d*)?$/, `/${group.name}/6`))
   await locks.acquire('key')

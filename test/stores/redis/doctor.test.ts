@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { diagnose, type Finding } from '../../../src/index.ts'
 import { SERVER_CHECKS, type ServerSetting } from '../../../src/stores/redis/server/doctor-checks.ts'
-import { startCluster } from '../../servers/redis-cluster.ts'
-import { startSentinels } from '../../servers/redis-sentinel.ts'
+import { PATIENT_MASTERS, startCluster } from '../../servers/redis-cluster.ts'
+import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { readProjectFile } from '../../tidy/project.ts'
 
@@ -164,7 +164,7 @@ describe('the doctor, about a Redis server', () => {
 
 describe('the doctor, about Sentinels', () => {
   test('looks at each Sentinel, at the master and at its replicas', async () => {
-    await using group = await startSentinels()
+    await using group = await startSentinels(PATIENT_SENTINELS)
     const [master, replica] = group.servers as [RedisServer, RedisServer]
     const at = (server: RedisServer | undefined): string => `127.0.0.1:${server?.port}`
     const { verdict, findings } = await diagnose(group.url)
@@ -221,7 +221,7 @@ describe('the doctor, about Sentinels', () => {
 })
 
 test('the doctor, about a cluster, looks at its slots and at each of its servers', async () => {
-  await using cluster = await startCluster({ replicas: 0 })
+  await using cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
   const { verdict, findings } = await diagnose(cluster.url)
   expect(verdict).toBe('warning')
   expect(findings).toContainEqual({

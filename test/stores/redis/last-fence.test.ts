@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { createLocks, diagnose } from '../../../src/index.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
-import { type RedisCluster, startCluster } from '../../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../../servers/redis-cluster.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { startMasters } from '../redlock/masters.ts'
@@ -202,7 +202,7 @@ describe('on one server', () => {
 describe('on a cluster', () => {
   let cluster: RedisCluster
   beforeAll(async () => {
-    cluster = await startCluster({ replicas: 0 })
+    cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
   })
   afterAll(() => cluster.close())
 

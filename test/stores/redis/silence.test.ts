@@ -4,8 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { Store, Wake } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { redlockStore } from '../../../src/stores/redlock/index.ts'
-import { type RedisCluster, startCluster } from '../../servers/redis-cluster.ts'
-import { startSentinels } from '../../servers/redis-sentinel.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../../servers/redis-cluster.ts'
+import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -78,7 +78,7 @@ describe.each(Object.entries(clients))('one server, through %s', (_, newClient) 
 test(
   'a master that Sentinels know: first request and subscription alike',
   async () => {
-    await using group = await startSentinels()
+    await using group = await startSentinels(PATIENT_SENTINELS)
     const [told] = group.servers as [RedisServer]
     await using proxy = await startProxy({ targetPort: told.port })
     const [host, name] = ['127.0.0.1', group.name]
@@ -98,7 +98,7 @@ describe('a cluster', () => {
   let cluster: RedisCluster
   const proxies = new Map<number, FaultProxy>()
   beforeAll(async () => {
-    cluster = await startCluster({ replicas: 0 })
+    cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
     for (const { port } of cluster.servers) proxies.set(port, await startProxy({ targetPort: port }))
   })
   afterAll(async () => {

@@ -9,7 +9,7 @@ import type { Store, Wake } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { SlotTags, slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
-import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import { startRedis } from '../../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../../servers/tcp-proxy.ts'
 import { until } from '../../../servers/until.ts'
@@ -20,7 +20,7 @@ import { newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
 beforeAll(async () => {
-  cluster = await startCluster({ replicas: 0, password: 'sesame' })
+  cluster = await startCluster({ replicas: 0, password: 'sesame', args: PATIENT_MASTERS })
 })
 afterAll(() => cluster.close())
 

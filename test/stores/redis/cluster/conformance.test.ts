@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { lawComparison } from '../../../../src/testing/index.ts'
-import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
+import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
 import { boundStore } from '../../bound-store.ts'
 import { conformanceCases } from '../../conformance-cases.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
@@ -10,7 +10,7 @@ let cluster: RedisCluster
 beforeAll(async () => {
   // No master fails in this test. On a busy machine a master may be silent for a second, and a fail-over would spoil
   // the times of a case.
-  cluster = await startCluster({ args: ['--cluster-node-timeout', '15000'] })
+  cluster = await startCluster({ args: PATIENT_MASTERS })
 })
 afterAll(() => cluster.close())
 

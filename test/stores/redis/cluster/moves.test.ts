@@ -2,7 +2,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createLocks } from '../../../../src/index.ts'
 import { slotOf } from '../../../../src/stores/redis/cluster/slots.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
-import { type RedisCluster, type SlotMove, startCluster } from '../../../servers/redis-cluster.ts'
+import {
+  PATIENT_MASTERS,
+  type RedisCluster,
+  type SlotMove,
+  startCluster,
+} from '../../../servers/redis-cluster.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../../tickets.ts'
@@ -11,7 +16,7 @@ import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
 beforeAll(async () => {
-  cluster = await startCluster({ replicas: 0 })
+  cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
 })
 afterAll(() => cluster.close())
 

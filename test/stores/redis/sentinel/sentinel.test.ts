@@ -9,7 +9,7 @@ import type { Store } from '../../../../src/contract/store.ts'
 import { connect, createLocks } from '../../../../src/index.ts'
 import { openRedisSentinel, redisStore } from '../../../../src/stores/redis/index.ts'
 import { shortestMs } from '../../../base/measured.ts'
-import { type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
+import { PATIENT_SENTINELS, type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
 import { conformanceCases } from '../../conformance-cases.ts'
@@ -185,7 +185,7 @@ async function connectionsTo(server: RedisServer): Promise<() => Promise<boolean
 describe('a store over Sentinels that waits for a replica keeps the contract', () => {
   let group: SentinelGroup
   beforeAll(async () => {
-    group = await startSentinels()
+    group = await startSentinels(PATIENT_SENTINELS)
     // The conformance suite comes only when the master counts the replica, which takes a second.
     await group.servers[1]?.follows(await group.master())
   })
@@ -196,7 +196,7 @@ describe('a store over Sentinels that waits for a replica keeps the contract', (
 
 describe('a store over Sentinels', () => {
   test('finds the master when one Sentinel hangs and another one is gone', async () => {
-    await using group = await startSentinels()
+    await using group = await startSentinels(PATIENT_SENTINELS)
     await group.sentinels[0]?.pause()
     const tookMs = await shortestMs(900, async () => {
       const store = redisStore(sentinelClient(group))
@@ -222,7 +222,11 @@ describe('a store over Sentinels', () => {
   })
 
   test('uses passwords: one for the servers, and another one for the Sentinels', async () => {
-    await using group = await startSentinels({ password: 'sesame', sentinelPassword: 'open' })
+    await using group = await startSentinels({
+      ...PATIENT_SENTINELS,
+      password: 'sesame',
+      sentinelPassword: 'open',
+    })
     const locks = await connect(`${group.url}?sentinelPassword=open`)
     expect(await locks.tryAcquire('key')).not.toBeNull()
     await locks.close()
