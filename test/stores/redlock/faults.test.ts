@@ -187,8 +187,10 @@ describe('a server that has forgotten its votes', () => {
   test('gets its votes back from a holder that is in time, even if most of the servers have forgotten them', async () => {
     await using masters = await startMasters(3)
     const store = masters.store()
+    await masters.meet(store)
     const holder = ticket()
     const fence = fenceOf(await store.acquire(holder))
+    await masters.untilAllHave(holder)
     for (const server of masters.servers.slice(0, 2)) await server.restart()
     const answers = await until('they answer', () => settled(store.renew([holder])))
     expect(answers).toEqual([{ tag: 'held', fence }])
@@ -350,7 +352,7 @@ describe('people', () => {
     const holder = ticket()
     await masters.meet(store, other)
     fenceOf(await store.acquire(holder))
-    await untilAllHave(masters, holder.id)
+    await masters.untilAllHave(holder)
     await masters.servers[2]?.pause()
     expect(await other.evict({ key: holder.key, id: holder.id, reason: 'stuck' })).toEqual([holder.id])
     expect(await store.renew([holder])).toEqual([{ tag: 'gone', evicted: true, reason: 'stuck' }])
@@ -441,15 +443,6 @@ async function roomsOn(server: RedisServer): Promise<number> {
     }
   }
   return rooms
-}
-
-/** Waits until each server has a lone holder. A server that is slower than the others hears of the holder later. */
-async function untilAllHave({ servers }: Masters, id: string): Promise<void> {
-  for (const server of servers) {
-    await until('the server has the vote', async () => {
-      return String(await server.command('GET', 'holdfast:{key}')).includes(id)
-    })
-  }
 }
 
 async function scriptsRun(server: RedisServer): Promise<number> {

@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import type { Store } from '../../../src/contract/store.ts'
+import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { type RedlockStoreOptions, redlockStore } from '../../../src/stores/redlock/index.ts'
 import { type RedisOptions, type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
@@ -15,6 +15,8 @@ export interface Masters extends AsyncDisposable {
    * majority, and the requests to this server come later than the test goes on.
    */
   meet(...stores: readonly Store[]): Promise<void>
+  /** Waits until each server has this ticket as its only holder. An answer comes with the votes of the quickest servers. */
+  untilAllHave(holder: Ticket): Promise<void>
   close(): Promise<void>
 }
 
@@ -39,6 +41,13 @@ export async function startMasters(
     async meet(...stores) {
       for (const store of stores)
         await until('all servers vote for the store', () => isMetByAll(store, servers))
+    },
+    async untilAllHave({ key, id }) {
+      for (const server of servers) {
+        await until('the server has the vote', async () => {
+          return String(await server.command('GET', `holdfast:{${key}}`)).includes(id)
+        })
+      }
     },
     close,
     [Symbol.asyncDispose]: close,

@@ -306,6 +306,7 @@ test('a store that is closed while it is asked ends every call, and no connectio
 
 test('a store that is closed between two tries opens no connection for the next one', async () => {
   const tickets = ['0', '1', '2'].map((id) => ticket({ id: `${id} ${crypto.randomUUID()}`, patienceMs: 0 }))
+  await masters.meet(store)
   for (const [index, url] of masters.urls.entries()) {
     const alone = redisStore(newClient(url))
     fenceOf(await alone.acquire(tickets[index] as Ticket))
