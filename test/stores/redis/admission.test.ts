@@ -92,10 +92,10 @@ test('thousands of waiters that never came back do not hold up the waiters behin
 function expireAnd(
   ask: (store: Store, key: string) => unknown,
 ): (store: Store, writer: Ticket) => Promise<void> {
-  return async (store, { key }) => {
+  return async (store, { key, id }) => {
     await until('the writer has expired', async () => {
       const { rooms } = await store.inspect({ prefix: key, cursor: undefined, count: 1 })
-      return rooms[0]?.holders.length === 0
+      return rooms[0]?.holders.every((holder) => holder.id !== id)
     })
     await ask(store, key)
   }
