@@ -34,8 +34,7 @@ test('a process that freezes between a call and its commit, behind a pooler, doe
     connections: 1,
   })
   await freezing.release(releaseOf(frozen))
-  // The delay shows the call done before its commit is on its way.
-  proxy.delay({ requestMs: 500 })
+  proxy.silenceAt(/\bcommit\b/i)
   const lost = expect(freezing.acquire(frozen)).rejects.toMatchObject({ code: 'store-unavailable' })
   await until('its call is done and not committed', async () => {
     const rows = await server.sql(
