@@ -217,7 +217,8 @@ test('an index can be built concurrently by a holder while others wait', async (
   await builder.connect()
   await builder.query('create index concurrently on indexed (a)')
   await builder.end()
-  expect(await locks()).toHaveLength(4)
+  // A waiter that is between two slices of its wait is not in the queue for a moment.
+  await waiting(3)
   await holder.release()
   // The order is not known: a long wait loses its place in the queue now and then.
   await Promise.all(waits.map(async (wait) => (await wait).release()))
