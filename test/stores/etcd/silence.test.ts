@@ -44,8 +44,9 @@ describe('an etcd that takes connections, says nothing for 15 s, and then lives'
     })
     proxy.halfOpen()
     await passed(15_000)
-    proxy.normal()
+    // Nothing comes through before, so each request for a watch that etcd gets from now on counts.
     const before = (await server.requests())['Watch'] ?? 0
+    proxy.normal()
     await until('it watches again', async () => ((await server.requests())['Watch'] ?? 0) > before)
     await lease.release()
     await (await waiting).release()
