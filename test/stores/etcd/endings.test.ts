@@ -114,11 +114,11 @@ test.each(['acquire', 'acquireAll'] as const)(
 test('a holder keeps its lease, its fence and its time where only the beginning of fences was deleted', async () => {
   await using own = await startEtcd()
   const [store, other] = [etcdStore({ endpoints: [own.url] }), etcdStore({ endpoints: [own.url] })]
-  const [mine, left] = [ticket({ key: 'mine', ttlMs: 2000 }), ticket({ key: 'left', ttlMs: 2000 })]
+  const [mine, left] = [ticket({ key: 'mine', ttlMs: 5000 }), ticket({ key: 'left', ttlMs: 5000 })]
   const fence = fenceOf(await store.acquire(mine))
   fenceOf(await store.acquire(left))
   await own.call('/v3/kv/deleterange', { key: base64('holdfast/meta') })
-  using _ = await busy(store, { ttlMs: 2000 })
+  using _ = await busy(store, { ttlMs: 5000 })
   expect(await store.renew([mine])).toEqual([{ tag: 'held', fence }])
   await untilFree(other, 'left')
   await store.release(releaseOf(mine))
