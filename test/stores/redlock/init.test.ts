@@ -80,7 +80,14 @@ test('a room shows that a server was used before', async () => {
 test('servers that a process has just used are refused, and the message says how long their votes take', async () => {
   await using masters = await startMasters(3, { young: true })
   const url = urlOf(masters.urls, '?maxTtl=1h')
-  await (await connect(url)).close()
+  const locks = await connect(url)
+  for (const server of masters.servers) {
+    await until(
+      'the process has met it',
+      async () => (await server.command('EXISTS', 'holdfast:since')) === 1,
+    )
+  }
+  await locks.close()
   await expect(initRedlock(url)).rejects.toMatchObject({
     code: 'store-refused',
     message: expect.stringMatching(/used before, for less than `maxTtl`\. Their votes count in 60 min\.$/),
