@@ -107,7 +107,8 @@ describe.each(sharedStores)('on $name', ({ open }) => {
   })
 
   test('evict takes the key from its holder, who learns why with its next renewal at the latest', async () => {
-    const lease = await locks.acquire('backup', { ttl: '2s' })
+    // Longer than a busy machine keeps this process from a renewal.
+    const lease = await locks.acquire('backup', { ttl: '6s' })
     const queued = await waiter('backup')
     const { code, stdout } = await shell.run([
       'evict',

@@ -46,7 +46,8 @@ describe('while the command runs', () => {
   })
 
   test('Ctrl-Z does not stop the renewal, and a message says so', async () => {
-    const running = shell.start(['run', '--ttl', '4s', 'backup', '--', 'sh', '-c', 'echo ready; sleep 6'])
+    // Longer than a busy machine keeps the process from a renewal.
+    const running = shell.start(['run', '--ttl', '6s', 'backup', '--', 'sh', '-c', 'echo ready; sleep 8'])
     await running.prints('ready')
     running.signal('SIGTSTP')
     await running.prints('not stopped')

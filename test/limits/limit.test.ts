@@ -284,7 +284,7 @@ describe('a window that is used up', () => {
     const rate = new RateLimiterMemory(MINUTE)
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '10m' })
     await limit.run('ada', () => {})
-    const waiting = limit.run('ada', { ttl: 500 }, () => expect.unreachable())
+    const waiting = limit.run('ada', { ttl: '6s' }, () => expect.unreachable())
     waiting.catch(() => {})
     await until('it waits for the window', async () => (await rate.get('ada'))?.consumedPoints === 2)
     await other.evictAll('exports:ada', { reason: 'test' })

@@ -2,6 +2,9 @@ import { describe, expect, test } from 'vitest'
 import { clientKinds, inScene } from '../faults/scene.ts'
 import { startMember } from './member.ts'
 
+/** Longer than a busy machine keeps a process from its renewal. */
+const TTL_MS = 6000
+
 describe.each(clientKinds)('on %s, a process with a lease and a waiter in it ends by itself', (kind) => {
   test.concurrent(
     'once its locks and its client are closed, and leaves the key free',
@@ -28,7 +31,7 @@ describe.each(clientKinds)('on %s, a process with a lease and a waiter in it end
         // A process that has ended cannot send the text of a script that the server turns out not to know.
         await scene.teachScripts()
         await using member = await startMember(scene.server.url, kind)
-        await member.ask('acquire', { lease: 'held', key: 'k', options: { ttl: 3000 } })
+        await member.ask('acquire', { lease: 'held', key: 'k', options: { ttl: TTL_MS } })
         const waiting = expect(member.ask('acquire', { lease: 'never', key: 'k' })).rejects.toThrow('closed')
         await scene.untilQueued('k', 1)
         await scene.server.pause()
