@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { until } from '../servers/until.ts'
 import { PROGRAM, Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
 
@@ -164,12 +165,12 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
     const ran = shell.start(['run', 'backup', '--', 'sh', '-c', 'sleep 60 >/dev/null 2>&1 & echo $!'])
     expect(await ran.exit).toBe(0)
     const background = Number(ran.stdout)
-    expect(shell.processes()).toEqual([background])
+    // The guardian ends a moment after the process that it has guarded.
+    await until('only that one is left', () => shell.processes().join() === String(background))
     process.kill(background, 'SIGKILL')
   })
 
   async function queueOf(key: string, length: number): Promise<void> {
-    const { until } = await import('../servers/until.ts')
     await until(`${length} wait for ${key}`, async () => {
       const { stdout } = await shell.run(['show', '--json', key])
       return JSON.parse(stdout).queue.length === length

@@ -182,7 +182,7 @@ test('top --jobs keeps what it shows while the database is away, and goes on whe
   await server.restart()
   await until('the jobs are back', async () => (await jobs.enqueue('afterwards').catch(() => null)) !== null)
   await terminal.shows(/^ +\d+ +afterwards +ready /m)
-  expect(terminal.screen).not.toContain('STORE AWAY')
+  await terminal.shownNoMore('STORE AWAY')
   await server.stop()
   await terminal.shows('STORE AWAY')
   terminal.press('q')
