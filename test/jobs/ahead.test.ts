@@ -158,9 +158,7 @@ test('stop gives back at once the jobs that have not begun', async () => {
   expect(await jobs.claim('slow', { limit: 1000 })).toHaveLength(200 - begun)
 })
 
-test('when a process dies, jobs that it had not begun come back without a failure, and a job that kills it ends dead', {
-  timeout: 90_000,
-}, async () => {
+test('when a process dies, jobs that it had not begun come back without a failure, and a job that kills it ends dead', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()

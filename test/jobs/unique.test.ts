@@ -121,9 +121,7 @@ describe.each(['enqueue', 'enqueueAll'] as const)('with %s', (how) => {
   })
 })
 
-test('of many that enqueue at once one wins, while jobs of the key run and end', {
-  timeout: 60_000,
-}, async () => {
+test('of many that enqueue at once one wins, while jobs of the key run and end', async () => {
   await using scene = await openScene()
   const jobs = scene.open({ maxConnections: 10, keepCompleted: 0 })
   await jobs.migrate()
@@ -160,9 +158,7 @@ test('of many that enqueue at once one wins, while jobs of the key run and end',
   expect(most).toBe(1)
 })
 
-test('the last of many payloads is not lost beside claims: it runs after it was given, or with the job that waits', {
-  timeout: 60_000,
-}, async () => {
+test('the last of many payloads is not lost beside claims: it runs after it was given, or with the job that waits', async () => {
   await using scene = await openScene()
   const jobs = scene.open({ maxConnections: 10 })
   await jobs.migrate()
