@@ -1,13 +1,30 @@
-import { once } from 'node:events'
+import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
-/** A TCP port of 127.0.0.1 that was free a moment ago. Another process may take it before the caller does. */
+/**
+ * A TCP port of 127.0.0.1 that was free a moment ago. Linux gives outgoing connections ports from 32768 on, so none of them takes
+ * this port before the caller does, or while a test restarts a server there. And no client that asks there in vain is given the
+ * same port for its own end, and connects to itself.
+ */
 export async function freePort(): Promise<number> {
-  const server = createServer()
-  server.listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  server.close()
-  await once(server, 'close')
-  return port
+  for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    const port = randomInt(FIRST, LAST + 1)
+    if (given.has(port) || !(await isFree(port))) continue
+    given.add(port)
+    return port
+  }
+  throw new Error(`Expected a free port between ${FIRST} and ${LAST}, got none in ${MOST_TRIES} tries`)
+}
+
+const [FIRST, LAST] = [12_000, 32_000]
+const MOST_TRIES = 1000
+/** By this process. A server that it starts may not have its port yet. */
+const given = new Set<number>()
+
+function isFree(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer()
+    server.once('error', () => resolve(false))
+    server.listen({ port, host: '127.0.0.1', exclusive: true }, () => server.close(() => resolve(true)))
+  })
 }
