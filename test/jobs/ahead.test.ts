@@ -415,7 +415,9 @@ test('a job that waits behind a handler that blocks the event loop begins only u
   await using scene = await openScene()
   const jobs = scene.open()
   await jobs.migrate()
-  await jobs.enqueueAll([...many(300, 'quick'), { name: 'blocking' }, ...many(200, 'quick')])
+  const enqueueRound = () =>
+    jobs.enqueueAll([...many(300, 'quick'), { name: 'blocking' }, ...many(200, 'quick')])
+  await enqueueRound()
   const begun = new Map<string, number>()
   let begunTooLate = 0
   jobs.work(
@@ -433,16 +435,20 @@ test('a job that waits behind a handler that blocks the event loop begins only u
     // Longer than a busy machine keeps this process from a begin.
     { concurrency: 1, ttl: '4s', onFailure: () => {} },
   )
-  await until('all are completed', async () =>
-    (await jobs.count()).some(
-      ({ name, state, count }) => name === 'quick' && state === 'completed' && count === 500,
-    ),
-  )
+  let later: Record<string, unknown>[] = []
+  // A worker that was held up just before the blocking job has claimed no job ahead, and the round shows nothing.
+  for (let quick = 500; later.length === 0; quick += 500) {
+    await until('all are completed', async () =>
+      (await jobs.count()).some(
+        ({ name, state, count }) => name === 'quick' && state === 'completed' && count === quick,
+      ),
+    )
+    later = await scene.sql(
+      `select id::text, failures from $schema.ended_jobs where name = 'quick' and attempt > 1`,
+    )
+    if (later.length === 0) await enqueueRound()
+  }
   expect(begunTooLate).toBe(0)
-  const later = await scene.sql(
-    `select id::text, failures from $schema.ended_jobs where name = 'quick' and attempt > 1`,
-  )
-  expect(later.length).toBeGreaterThan(0)
   // Each failure was an attempt that had begun. Its end may have come too late for the database.
   for (const { id, failures } of later) expect(Number(failures)).toBeLessThan(begun.get(String(id)) ?? 0)
 })

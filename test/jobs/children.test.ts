@@ -226,8 +226,8 @@ test('two claims that tell a parent of two children at once do not leave it wait
     await enqueued(jobs, 'parent', { children })
     await Promise.all(
       others.map(async (each) => {
-        const [claimed] = await each.claim('child')
-        await claimed?.complete()
+        const claimed = await until('it has a child', async () => (await each.claim('child'))[0])
+        await claimed.complete()
         await each.claim('nothing')
       }),
     )

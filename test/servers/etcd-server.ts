@@ -21,6 +21,17 @@ export interface EtcdOptions {
   readonly args?: readonly string[]
 }
 
+/**
+ * Arguments for tests in which a process that stands still must not lose its waiters: the shortest lease of this etcd is 15 s. That
+ * of etcd's defaults is 2 s.
+ */
+export const PATIENT_LEASES: readonly string[] = [
+  '--heartbeat-interval',
+  '1000',
+  '--election-timeout',
+  '10000',
+]
+
 export interface EtcdServer extends AsyncDisposable {
   readonly port: number
   /** `http://127.0.0.1:<port>`, or `https://localhost:<port>`. */

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, test } from 'vitest'
 import type { RenewAnswer, Store, Ticket } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
-import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { type EtcdServer, PATIENT_LEASES, startEtcd } from '../../servers/etcd-server.ts'
 import { followsTheLaw } from '../law-comparison.ts'
 import { twoProcesses } from './two-processes.ts'
 
 let server: EtcdServer
 beforeAll(async () => {
-  // The shortest lease of this etcd is 15 s. The law knows no waiter that is gone because a busy machine has not kept it alive.
-  server = await startEtcd({ args: ['--heartbeat-interval', '1000', '--election-timeout', '10000'] })
+  // The law knows no waiter that is gone because a busy machine has not kept it alive.
+  server = await startEtcd({ args: PATIENT_LEASES })
 })
 afterAll(() => server.close())
 
