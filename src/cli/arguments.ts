@@ -73,21 +73,10 @@ export class ParsedArguments {
     return this.text(name) as T | undefined
   }
 
-  /** In milliseconds. A number without a unit is seconds, as in flock(1), timeout(1) and top(1). */
-  duration(name: string, { leastMs = 0 }: { readonly leastMs?: number } = {}): number | undefined {
+  /** In milliseconds. */
+  duration(name: string, range: { readonly leastMs?: number } = {}): number | undefined {
     const text = this.text(name)
-    if (text === undefined) return undefined
-    const durationMs = Math.ceil(millisecondsIn(SECONDS.test(text) ? `${text}s` : text))
-    if (durationMs < leastMs) {
-      const least = leastMs % 60_000 === 0 ? `${leastMs / 60_000}m` : `${leastMs}ms`
-      throw expected(`--${name}`, `at least ${least}`, text)
-    }
-    if (durationMs <= LONGEST_MS) return durationMs
-    throw expected(
-      `--${name}`,
-      'a number of seconds, or a duration such as 500ms, 5m or 1h, up to 576h',
-      text,
-    )
+    return text === undefined ? undefined : durationIn(`--${name}`, text, range)
   }
 
   count(name: string, range: { readonly least: number; readonly most: number }): number | undefined {
@@ -113,6 +102,21 @@ export class ParsedArguments {
     if (word !== undefined)
       throw new UsageError(`Expected options only, got ${JSON.stringify(word)}.${advice}`)
   }
+}
+
+/** In milliseconds. A number without a unit is seconds, as in flock(1), timeout(1) and top(1). */
+export function durationIn(
+  name: string,
+  text: string,
+  { leastMs = 0 }: { readonly leastMs?: number } = {},
+): number {
+  const durationMs = Math.ceil(millisecondsIn(SECONDS.test(text) ? `${text}s` : text))
+  if (durationMs < leastMs) {
+    const least = leastMs % 60_000 === 0 ? `${leastMs / 60_000}m` : `${leastMs}ms`
+    throw expected(name, `at least ${least}`, text)
+  }
+  if (durationMs <= LONGEST_MS) return durationMs
+  throw expected(name, 'a number of seconds, or a duration such as 500ms, 5m or 1h, up to 576h', text)
 }
 
 const SECONDS = /^\d+(?:\.\d+)?$/

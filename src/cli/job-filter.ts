@@ -1,9 +1,9 @@
 import type { JobState } from '../jobs/index.ts'
-import type { ParsedArguments } from './arguments.ts'
+import { durationIn, type Option, type ParsedArguments } from './arguments.ts'
 import { expected } from './usage-error.ts'
 
 /** Written down here, because the entry point of the jobs loads much that the help does not need. */
-export const JOB_STATE_NAMES: readonly string[] = Object.keys({
+const JOB_STATE_NAMES: readonly string[] = Object.keys({
   pending: true,
   ready: true,
   blocked: true,
@@ -19,26 +19,91 @@ export const JOB_STATE_NAMES: readonly string[] = Object.keys({
 export interface GivenFilter {
   readonly state: JobState | undefined
   readonly name: string | undefined
+  readonly id: readonly string[] | undefined
   readonly since: Date | undefined
   readonly before: Date | undefined
 }
 
-/** The jobs that the options choose. */
-export function filterOf(given: ParsedArguments): GivenFilter {
+/** The options that choose jobs. `when` is said before the help of each, such as `with --jobs: `. */
+export function jobFilterOptions({
+  when = '',
+}: {
+  readonly when?: string
+} = {}): Readonly<Record<keyof GivenFilter, Option>> {
   return {
-    state: given.choice<JobState>('state'),
-    name: given.text('name'),
-    since: timeOf(given, 'since'),
-    before: timeOf(given, 'before'),
+    state: {
+      value: 'STATE',
+      choices: JOB_STATE_NAMES,
+      help: `${when}only jobs in this state: ${JOB_STATE_NAMES.join(', ')}`,
+    },
+    name: { value: 'NAME', help: `${when}only jobs of this name` },
+    id: { value: 'ID', help: `${when}only this job, or several with commas between them` },
+    since: {
+      value: 'TIME',
+      help: `${when}only jobs enqueued at this time or later: 2026-11-23T05:00Z, or 1h ago as 1h`,
+    },
+    before: { value: 'TIME', help: `${when}only jobs enqueued before this time` },
   }
 }
 
+/** The jobs that the options choose. */
+export function filterOf(given: ParsedArguments): GivenFilter {
+  const state = given.choice<JobState>('state')
+  return TYPED_PARTS.reduce((filter, part) => filterWith(filter, part, given.text(part) ?? ''), {
+    ...NO_FILTER,
+    state,
+  })
+}
+
+export const NO_FILTER: GivenFilter = {
+  state: undefined,
+  name: undefined,
+  id: undefined,
+  since: undefined,
+  before: undefined,
+}
+
+/** The parts of a filter that are texts. */
+export type TypedPart = Exclude<keyof GivenFilter, 'state'>
+
+const TYPED_PARTS: readonly TypedPart[] = ['name', 'id', 'since', 'before']
+
+/**
+ * The filter with one part as it was typed. An empty text lets all jobs through.
+ *
+ * @throws {UsageError} when the text is no id or no time.
+ */
+export function filterWith(filter: GivenFilter, part: TypedPart, text: string): GivenFilter {
+  if (text === '') return { ...filter, [part]: undefined }
+  switch (part) {
+    case 'name':
+      return { ...filter, name: text }
+    case 'id':
+      return { ...filter, id: idsIn(text) }
+    case 'since':
+    case 'before':
+      return { ...filter, [part]: timeIn(`--${part}`, text) }
+    default:
+      return part satisfies never
+  }
+}
+
+export function isFiltered(filter: GivenFilter): boolean {
+  return Object.values(filter).some((value) => value !== undefined)
+}
+
+function idsIn(text: string): readonly string[] {
+  const ids = text.split(/[\s,]+/).filter((id) => id !== '')
+  if (ids.length > 0 && ids.every((id) => ID.test(id))) return ids
+  throw expected('--id', 'the id of a job, or several with commas between them', text)
+}
+
+const ID = /^[1-9]\d{0,17}$/
+
 /** A time as ISO 8601 has it, or how long ago it was. */
-function timeOf(given: ParsedArguments, option: 'since' | 'before'): Date | undefined {
-  const text = given.text(option)
-  if (text === undefined) return undefined
-  if (!/^\d{4}-/.test(text)) return new Date(Date.now() - (given.duration(option) ?? 0))
+function timeIn(name: string, text: string): Date {
+  if (!/^\d{4}-/.test(text)) return new Date(Date.now() - durationIn(name, text))
   const time = new Date(text)
   if (Number.isFinite(time.getTime())) return time
-  throw expected(`--${option}`, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
+  throw expected(name, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
 }

@@ -75,6 +75,8 @@ test('jobs ls shows the newest jobs first, and says how to see the others', asyn
   expect((await shell.run(['jobs', 'ls', '--before', '1h'])).stderr).toContain('there are no such jobs')
   const asJson = await shell.run(['jobs', 'ls', '--since', '1h', '--json'])
   expect(asJson.stdout.trimEnd().split('\n')).toHaveLength(5)
+  const chosen = await shell.run(['jobs', 'ls', '--id', `${ids[0]},${ids[3]}`])
+  expect(shown(chosen.stdout)).toEqual([ids[3], ids[0]])
 })
 
 test('jobs retry, cancel and remove say what they did, and exit with 1 when there was nothing', async () => {
@@ -134,7 +136,11 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
     [['jobs', 'show'], 'Expected ID, got nothing.'],
     [['jobs', 'show', 'x'], 'Expected `id` to be the id of a job, got "x".'],
-    [['jobs', 'retry'], 'Expected either IDs, or at least one of --state, --name, --since and --before.'],
+    [
+      ['jobs', 'retry'],
+      'Expected either IDs, or at least one of --state, --name, --id, --since and --before.',
+    ],
+    [['jobs', 'ls', '--id', '1,x'], 'Expected --id to be the id of a job'],
     [['jobs', 'remove', '1', '--name', 'a'], 'Expected either IDs, or at least one of'],
     [['jobs', 'ls', '--since', '2026-13-01'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
     [['jobs', 'ls', '--since', 'soon'], 'Expected --since to be a number of seconds, or a duration'],

@@ -1,12 +1,12 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { NO_FILTER } from '../../src/cli/job-filter.ts'
 import { width } from '../../src/cli/text.ts'
 import type { JobsSeen } from '../../src/cli/top/jobs/job-looks.ts'
 import { jobsFrameOf } from '../../src/cli/top/jobs/jobs-screen.ts'
 import { firstJobsView, type JobsOnScreen, type JobsView, pressed } from '../../src/cli/top/jobs/jobs-view.ts'
 import { JOB_STATES, type JobDetails } from '../../src/jobs/index.ts'
 
-const NO_FILTER = { state: undefined, name: undefined, since: undefined }
 const FACTS: JobsOnScreen = {
   jobs: ['9', '8', '7', '6'].map((id) => ({ id })),
   next: '6',
@@ -50,8 +50,35 @@ describe('a key changes what is seen of the jobs', () => {
     expect(named).toMatchObject({ filter: { name: 'mq', state: 'ready' }, typing: undefined, pages: [] })
     expect(viewAfter(['/', 'm', 'escape']).filter.name).toBeUndefined()
     expect(viewAfter(['escape'], { view: named }).filter).toEqual(NO_FILTER)
-    const long = viewAfter(['/', ...Array.from({ length: 600 }, () => 'é')])
-    expect(long.typing?.text).toHaveLength(250)
+    const long = viewAfter(['/', ...Array.from({ length: 600 }, () => 'é'), 'enter'])
+    expect(long.typing).toMatchObject({ text: 'é'.repeat(250), problem: 'No longer text fits here.' })
+    expect(viewAfter(['backspace', 'enter'], { view: long }).filter.name).toBe('é'.repeat(249))
+  })
+
+  test('ids and times are typed as on the command line, and cleared by an empty text', () => {
+    const chosen = viewAfter(['i', ...'47, 11', 'enter', 'B', ...'2026-11-23', 'enter'])
+    expect(chosen.filter).toEqual({ ...NO_FILTER, id: ['47', '11'], before: new Date('2026-11-23') })
+    expect(viewAfter(['i'], { view: chosen }).typing?.text).toBe('47,11')
+    expect(viewAfter(['B'], { view: chosen }).typing?.text).toBe('2026-11-23T00:00:00.000Z')
+    expect(viewAfter(['i', 'ctrl-u', 'enter', 'B', 'ctrl-u', 'enter'], { view: chosen }).filter).toEqual(
+      NO_FILTER,
+    )
+    const hourAgo = Date.now() - 3_600_000
+    const since = viewAfter(['S', '1', 'h', 'enter']).filter.since?.getTime() ?? 0
+    expect(Math.abs(since - hourAgo)).toBeLessThan(60_000)
+  })
+
+  test('a text that is no id or no time stays to be corrected, and the jobs stay as they were', () => {
+    const wrong = viewAfter(['down', 'i', 'x', 'enter'])
+    expect(wrong).toMatchObject({ filter: NO_FILTER, selected: '9', typing: { text: 'x' } })
+    expect(wrong.typing).toMatchObject({ problem: expect.stringContaining('Expected --id to be the id') })
+    const right = viewAfter(['backspace', '7'], { view: wrong })
+    expect(right.typing).toMatchObject({ text: '7', problem: undefined })
+    expect(viewAfter(['enter'], { view: right }).filter.id).toEqual(['7'])
+    expect(viewAfter(['escape'], { view: wrong })).toMatchObject({ typing: undefined, filter: NO_FILTER })
+    expect(viewAfter(['S', ...'2026-99', 'enter']).typing).toMatchObject({
+      problem: expect.stringContaining('Expected --since to be a time such as 2026-11-23T05:00Z'),
+    })
   })
 
   test('an action asks about the marked job, the ticked ones, or all of the filter', () => {
@@ -72,6 +99,11 @@ describe('a key changes what is seen of the jobs', () => {
       selection: { state: 'ready' },
       chosen: 'all jobs that fit the filter (state ready)',
       text: 'why',
+    })
+    const some = viewAfter(['i', '9', ',', '6', 'enter', '*', 'R'])
+    expect(some.typing).toMatchObject({
+      selection: { id: ['9', '6'] },
+      chosen: 'all jobs that fit the filter (id 9,6)',
     })
   })
 
@@ -139,7 +171,25 @@ const job: fc.Arbitrary<JobDetails> = fc.record({
 })
 
 test('whatever the jobs contain, and whatever was pressed, the lines fit the screen and control no terminal', () => {
-  const keys = [...['up', 'down', 'end', 'enter', 'escape', 'q', 'h', 's', '/', '日', 't', '*', ']', '[']]
+  const keys = [
+    'up',
+    'down',
+    'end',
+    'enter',
+    'escape',
+    'q',
+    'h',
+    's',
+    '/',
+    'i',
+    'S',
+    'B',
+    '日',
+    't',
+    '*',
+    ']',
+    '[',
+  ]
   const scenes = fc.record({
     jobs: fc.uniqueArray(job, { maxLength: 8, selector: ({ id }) => id }),
     size: fc.record({ columns: fc.integer({ min: 1, max: 200 }), rows: fc.integer({ min: 1, max: 40 }) }),

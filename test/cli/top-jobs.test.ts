@@ -87,6 +87,42 @@ test('top --jobs filters by state and name, and shows the page of a job with its
   expect(terminal.clipboard).toMatch(/^\d+$/)
 })
 
+test('top --jobs filters by ids and by time, as options and in the screen', async () => {
+  await jobs.enqueueAll(['mail', 'bill', 'ship', 'mail'].map((name) => ({ name })))
+  await server.sql("update holdfast.jobs set enqueued_at = now() - interval '3h' where id in (1, 2)")
+  await using terminal = start({ args: '--id 1,2,3 --before 2h' })
+  await terminal.shows(/^holdfast top --jobs .* id 1,2,3, before \S+Z$/m)
+  await terminal.shows(/^ +2 +bill [^\n]*\n +1 +mail /m)
+  expect(terminal.screen).not.toMatch(/ship|^ +4 /m)
+  terminal.press('Escape')
+  await terminal.shows(/^ +4 +mail [^\n]*\n +3 +ship /m)
+  terminal.press('S')
+  await terminal.shows(/^Enqueued since \(a time, or 1h ago as 1h\): _$/m)
+  terminal.type('soon')
+  terminal.press('Enter')
+  await terminal.shows('Expected --since to be a number of seconds, or a duration')
+  terminal.press('C-u')
+  terminal.type('1h')
+  terminal.press('Enter')
+  await terminal.shownNoMore(/^ +2 +bill /m)
+  await terminal.shows(/^ +4 +mail [^\n]*\n +3 +ship /m)
+  terminal.press('i')
+  await terminal.shows(/^Ids: _$/m)
+  terminal.type('3, 1')
+  terminal.press('Enter')
+  await terminal.shownNoMore(/^ +4 +mail /m)
+  await terminal.shows(/^ +3 +ship /m)
+  terminal.resize(80, 24)
+  await terminal.shows(/^id 3,1, since \S+Z$/m)
+  terminal.press('*', 'C')
+  await terminal.shows(/^Cancel all jobs that fit the filter \(/m)
+  terminal.type('sold out')
+  terminal.press('Enter')
+  await terminal.shows('Cancelled 1 job.')
+  expect(await jobs.find('3')).toMatchObject({ state: 'cancelled', error: 'sold out' })
+  expect(await jobs.find('1')).toMatchObject({ state: 'ready' })
+})
+
 test('top --jobs retries the marked job, once it has asked', async () => {
   const id = await deadJob('mail', new Error('x'))
   await using terminal = start()
@@ -215,6 +251,8 @@ test('without a terminal top --jobs prints the counts, then the newest jobs', as
     ],
     jobs: [expect.objectContaining({ id: '1', state: 'dead', error: 'no such address' })],
   })
+  const chosen = await shell.run(['top', '--jobs', '--json', '--once', '--id', '2', '--before', '1ms'])
+  expect(JSON.parse(chosen.stdout)).toMatchObject({ jobs: [{ id: '2' }] })
   const endless = shell.start(['top', '--jobs', '--json', '--interval', '100ms'])
   await endless.prints('"bill"')
   endless.signal('SIGTERM')
@@ -236,6 +274,11 @@ test.each([
   [['--jobs', '--reverse'], 'Expected --reverse without --jobs, got both.'],
   [['--state', 'dead'], 'Expected --state together with --jobs, got it alone.'],
   [['--since', '1h'], 'Expected --since together with --jobs, got it alone.'],
+  [['--before', '1h'], 'Expected --before together with --jobs, got it alone.'],
+  [
+    ['--jobs', '--id', '4x'],
+    'Expected --id to be the id of a job, or several with commas between them, got "4x".',
+  ],
   [['--jobs', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
   [['--jobs', '--since', '2026-99'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
   [['--jobs', '--once', '--schema', 'a b'], 'Expected `schema` to be'],

@@ -1,5 +1,5 @@
 import type { Subcommand } from '../arguments.ts'
-import { JOB_STATE_NAMES } from '../job-filter.ts'
+import { jobFilterOptions } from '../job-filter.ts'
 import { storeOptions } from '../store-option.ts'
 
 export const JOB_ACTIONS = ['count', 'ls', 'show', 'retry', 'cancel', 'remove', 'history'] as const
@@ -14,17 +14,7 @@ export const jobs: Subcommand = {
     'holdfast jobs cancel 4711 --reason "sent twice"',
   ],
   options: {
-    state: {
-      value: 'STATE',
-      choices: JOB_STATE_NAMES,
-      help: `only jobs in this state: ${JOB_STATE_NAMES.join(', ')}`,
-    },
-    name: { value: 'NAME', help: 'only jobs of this name' },
-    since: {
-      value: 'TIME',
-      help: 'only jobs enqueued at this time or later: 2026-11-23T05:00Z, or 1h ago as 1h',
-    },
-    before: { value: 'TIME', help: 'only jobs enqueued before this time' },
+    ...jobFilterOptions(),
     limit: { value: 'N', help: 'of `ls`: so many at most, up to 1000; default: 50' },
     after: { value: 'ID', help: 'of `ls`: the page after the one that ends with this job' },
     reason: { value: 'TEXT', help: 'of `cancel`: what is kept with the jobs; required' },
@@ -39,6 +29,6 @@ export const jobs: Subcommand = {
   },
   firstWords: JOB_ACTIONS,
   details: `Without a word it counts. \`ls\` shows the newest jobs first. \`retry\`, \`cancel\` and \`remove\` take IDs, or instead of them
-at least one of --state, --name, --since and --before. \`history\` counts what was enqueued and what ended, step by step.
+at least one of --state, --name, --id, --since and --before. \`history\` counts what was enqueued and what ended, step by step.
 A worker whose job is cancelled is told with its next renewal, and cannot complete it. Exits with 1 when there was nothing to do it to.`,
 }

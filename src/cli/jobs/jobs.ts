@@ -1,7 +1,7 @@
 import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { filterOf } from '../job-filter.ts'
+import { filterOf, isFiltered } from '../job-filter.ts'
 import { countLines, historyLines, jobLines, jobPage } from '../job-text.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
@@ -87,10 +87,12 @@ const HISTORY_STEP_MS = 300_000
 /** The jobs that are to be changed. Without IDs and without a filter it would be all of them. */
 function selectionOf(given: ParsedArguments, ids: readonly string[]): JobSelection {
   const filter = filterOf(given)
-  const isFiltered = Object.values(filter).some((value) => value !== undefined)
-  if (isFiltered === ids.length > 0)
-    throw new UsageError('Expected either IDs, or at least one of --state, --name, --since and --before.')
-  return isFiltered ? filter : ids
+  const isChosen = isFiltered(filter)
+  if (isChosen === ids.length > 0)
+    throw new UsageError(
+      'Expected either IDs, or at least one of --state, --name, --id, --since and --before.',
+    )
+  return isChosen ? filter : ids
 }
 
 function report(given: ParsedArguments, done: string, ids: readonly string[], otherwise: string): number {

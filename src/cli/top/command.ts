@@ -1,5 +1,5 @@
 import type { Subcommand } from '../arguments.ts'
-import { JOB_STATE_NAMES } from '../job-filter.ts'
+import { jobFilterOptions } from '../job-filter.ts'
 import { storeOptions } from '../store-option.ts'
 import { SORTS } from './sorts.ts'
 
@@ -19,16 +19,7 @@ export const top: Subcommand = {
     sort: { short: 'o', value: 'COLUMN', choices: SORTS, help: `${SORTS.join(', ')}; default: waiting` },
     reverse: { short: 'r', help: 'sort the other way round' },
     jobs: { help: 'show the jobs in PostgreSQL instead of the locks' },
-    state: {
-      value: 'STATE',
-      choices: JOB_STATE_NAMES,
-      help: `with --jobs: only jobs in this state: ${JOB_STATE_NAMES.join(', ')}`,
-    },
-    name: { value: 'NAME', help: 'with --jobs: only jobs of this name' },
-    since: {
-      value: 'TIME',
-      help: 'with --jobs: only jobs enqueued at this time or later: 2026-11-23T05:00Z, or 1h ago as 1h',
-    },
+    ...jobFilterOptions({ when: 'with --jobs: ' }),
     schema: { value: 'NAME', help: 'with --jobs: the schema with the tables; default: holdfast' },
     batch: { short: 'b', help: 'print one look after the other, also in a terminal' },
     count: { short: 'n', value: 'N', help: 'end after so many looks; implies --batch' },

@@ -1,4 +1,5 @@
 import type { ParsedArguments } from '../arguments.ts'
+import { NO_FILTER } from '../job-filter.ts'
 import { openLocks } from '../open-locks.ts'
 import { storeName } from '../store-name.ts'
 import { placeOf } from '../store-option.ts'
@@ -52,7 +53,7 @@ function refuseOptions(given: ParsedArguments): void {
 }
 
 const OF_LOCKS = ['prefix', 'sort', 'reverse']
-const OF_JOBS = ['state', 'name', 'since', 'schema']
+const OF_JOBS = [...Object.keys(NO_FILTER), 'schema']
 
 /** Whether input and output are a terminal that can show a changing page. */
 function canShowPages(): boolean {

@@ -1,12 +1,12 @@
 import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, JobDetails, JobPage, Jobs, JobsInTime } from '../../../jobs/index.ts'
-import type { JobsFilter } from './jobs-view.ts'
+import type { GivenFilter } from '../../job-filter.ts'
 import { SeldomLook } from './seldom-look.ts'
 
 /** What of the jobs is looked at. */
 export interface JobsQuery {
-  readonly filter: JobsFilter
+  readonly filter: GivenFilter
   /** The page after this job. `undefined`: the first one. */
   readonly after: string | undefined
   /** The job whose page is open. */

@@ -1,29 +1,30 @@
 import { JOB_STATES, type JobCount } from '../../../jobs/index.ts'
+import { type GivenFilter, isFiltered } from '../../job-filter.ts'
 import type { Paint } from '../../terminal.ts'
-import { age, plain } from '../../text.ts'
+import { age, plain, width } from '../../text.ts'
 import { timeOf, zoneName } from '../header.ts'
 import { start } from '../lines.ts'
 import type { JobsSeen } from './job-looks.ts'
-import { filterText, type JobsFilter } from './jobs-view.ts'
+import { filterText } from './jobs-view.ts'
 
 export interface JobsHeaderFacts {
   readonly store: string
   readonly everyMs: number
-  readonly filter: JobsFilter
+  readonly filter: GivenFilter
   /** 1: the first page of the list. */
   readonly pageNumber: number
   readonly seen: JobsSeen
 }
 
-/** Three lines: store, time and filter; how many jobs there are; how the looks go. */
+/** Three lines: store, time and filter; how many jobs there are; how the looks go. A filter that is too long gets a line of its own. */
 export function jobsHeaderLines(
   { store, everyMs, filter, pageNumber, seen }: JobsHeaderFacts,
   { room, paint }: { readonly room: number; readonly paint: Paint },
 ): readonly string[] {
-  const counts =
-    seen.counts === undefined ? plain(seen.countsProblem ?? 'counting …') : countsText(seen.counts)
   const page = pageNumber === 1 ? '' : `  page ${pageNumber}`
   const title = `${jobsTitle({ at: seen.at, store, filter })}${page}`
+  const counts =
+    seen.counts === undefined ? plain(seen.countsProblem ?? 'counting …') : countsText(seen.counts)
   const state = seen.store
   const last =
     state.tag === 'present'
@@ -32,7 +33,13 @@ export function jobsHeaderLines(
           ['red', 'bold'],
           start(`STORE AWAY since ${timeOf(state.sinceAt)}: ${plain(state.message)}`, room),
         )
-  return [paint('bold', start(title, room)), start(counts, room), last]
+  return [
+    paint('bold', start(title, room)),
+    start(counts, room),
+    last,
+    // Nobody should repair the jobs of a filter that is cut off.
+    ...(isFiltered(filter) && width(title) > room ? [start(`${filterText(filter)}${page}`, room)] : []),
+  ]
 }
 
 export function jobsTitle({
@@ -42,7 +49,7 @@ export function jobsTitle({
 }: {
   readonly at: number
   readonly store: string
-  readonly filter: JobsFilter
+  readonly filter: GivenFilter
 }): string {
   const time = at === 0 ? 'looking …' : `${timeOf(at)} ${zoneName()}`
   const chosen = filterText(filter)

@@ -1,5 +1,6 @@
 import type { Jobs } from '../../../jobs/index.ts'
 import { EXIT, exitCodeOf } from '../../exit-codes.ts'
+import type { GivenFilter } from '../../job-filter.ts'
 import { paintFor } from '../../terminal.ts'
 import { type ActionNotice, LEAST_ROWS_TO_ASK } from '../frame.ts'
 import { FullScreen } from '../full-screen.ts'
@@ -10,7 +11,6 @@ import { jobsFrameOf } from './jobs-screen.ts'
 import {
   firstJobsView,
   JOB_ACTION_KEYS,
-  type JobsFilter,
   type JobsOnScreen,
   type JobsView,
   markedJob,
@@ -20,7 +20,7 @@ import {
 export interface JobsTopOptions {
   readonly store: string
   readonly everyMs: number
-  readonly filter: JobsFilter
+  readonly filter: GivenFilter
 }
 
 interface LiveJobsOptions extends JobsTopOptions {
@@ -114,7 +114,9 @@ class LiveJobs {
     if (key === 'c') this.#copy(marked)
     if (isUnasked || (key === 't' && marked === undefined)) this.#tell('Mark a job first.', { isBad: true })
     if (key === '*' && this.#view.ticked.tag === 'ids' && this.#view.ticked.ids.size === 0)
-      this.#tell('Nothing is ticked. To tick all jobs of a filter, set one first: s, /.', { isBad: true })
+      this.#tell('Nothing is ticked. To tick all jobs of a filter, set one first: s, /, i, S, B.', {
+        isBad: true,
+      })
     if ((key === ']' || key === 'N') && this.#view.pages === pages)
       this.#tell('There are no older jobs.', { isBad: true })
   }

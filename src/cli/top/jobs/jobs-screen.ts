@@ -1,13 +1,14 @@
 import type { JobView } from '../../../jobs/index.ts'
+import { isFiltered } from '../../job-filter.ts'
 import { historyTable, jobFacts, jobTable } from '../../job-text.ts'
 import type { Paint } from '../../terminal.ts'
 import { cut, plain, width } from '../../text.ts'
 import { type ActionNotice, type Frame, type FrameBody, framed } from '../frame.ts'
-import { fill, topFor, typingLine, wholeHints } from '../lines.ts'
+import { fill, start, topFor, typingLine, wholeHints } from '../lines.ts'
 import type { JobsSeen } from './job-looks.ts'
 import { jobsHeaderLines } from './jobs-header.ts'
 import { jobsHelpLines } from './jobs-help-page.ts'
-import { isFiltered, type JobsTyping, type JobsView } from './jobs-view.ts'
+import type { JobsTyping, JobsView } from './jobs-view.ts'
 
 export interface JobsScreenFacts {
   readonly store: string
@@ -130,12 +131,12 @@ const LONGEST_LINE = 20_000
 
 function bottomLine({ view, seen, notice, size, paint }: JobsScreenFacts): string {
   const room = size.columns
-  if (view.typing !== undefined) return questionLine(view.typing, room)
+  if (view.typing !== undefined) return questionLine(view.typing, { room, paint })
   if (notice !== undefined) return paint(notice.isBad ? 'red' : 'green', cut(notice.text, room))
   const older = seen.page?.next == null ? '' : '  ] older'
   const newer = view.pages.length === 0 ? '' : '  [ newer'
   const hints = {
-    list: `${tickedText(view)}q quit  h help  Enter job  s state  / name${older}${newer}  t tick  R retry  C cancel  D remove  H history`,
+    list: `${tickedText(view)}q quit  h help  Enter job  s / i S B filter${older}${newer}  t tick  R retry  C cancel  D remove  H history`,
     job: 'q back  h help  R retry  C cancel  D remove  c copy  up down scroll',
     history: 'q back  h help  up down scroll',
     help: 'q back  up down scroll',
@@ -148,11 +149,24 @@ function tickedText({ ticked }: JobsView): string {
   return ticked.ids.size === 0 ? '' : `ticked: ${ticked.ids.size}  `
 }
 
-function questionLine(typing: JobsTyping, room: number): string {
-  if (typing.tag === 'name') return typingLine('Name: ', { typed: plain(typing.text), room })
+function questionLine(
+  typing: JobsTyping,
+  { room, paint }: { readonly room: number; readonly paint: Paint },
+): string {
+  if (typing.tag === 'filter') {
+    if (typing.problem !== undefined) return paint('red', start(plain(typing.problem), room))
+    return typingLine(QUESTIONS[typing.part], { typed: plain(typing.text), room })
+  }
   const question = `${VERBS[typing.action]} ${typing.chosen}?`
   if (typing.action !== 'cancel') return cut(`${question} Enter: yes. Esc: no.`, room)
   return typingLine(`${question} Esc: no. Enter: yes. Reason: `, { typed: plain(typing.text), room })
 }
+
+const QUESTIONS = {
+  name: 'Name: ',
+  id: 'Ids: ',
+  since: 'Enqueued since (a time, or 1h ago as 1h): ',
+  before: 'Enqueued before (a time, or 1h ago as 1h): ',
+} as const
 
 const VERBS = { retry: 'Retry', cancel: 'Cancel', remove: 'Remove' } as const

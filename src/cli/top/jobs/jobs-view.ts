@@ -1,5 +1,7 @@
 import type { JobFilter, JobState, JobView } from '../../../jobs/index.ts'
+import { filterWith, type GivenFilter, isFiltered, NO_FILTER, type TypedPart } from '../../job-filter.ts'
 import { plain } from '../../text.ts'
+import { UsageError } from '../../usage-error.ts'
 import { clickOf, type Key } from '../keys.ts'
 import { BACK, edited, HELP, MOVES } from '../view.ts'
 
@@ -8,7 +10,7 @@ export interface JobsView {
   readonly page: JobsPageName
   /** What the help goes back to. */
   readonly behindHelp: Exclude<JobsPageName, 'help'>
-  readonly filter: JobsFilter
+  readonly filter: GivenFilter
   /** The `after` of this page of the list and of the pages before it. Empty: the first page. */
   readonly pages: readonly string[]
   readonly typing: JobsTyping | undefined
@@ -23,20 +25,20 @@ export interface JobsView {
 
 type JobsPageName = 'list' | 'job' | 'history' | 'help'
 
-export interface JobsFilter {
-  readonly state: JobState | undefined
-  readonly name: string | undefined
-  readonly since: Date | undefined
-}
-
 /** The jobs to change: these, or all that fit the filter. */
 export type Ticked = { readonly tag: 'ids'; readonly ids: ReadonlySet<string> } | { readonly tag: 'filter' }
 
 export type JobRepair = 'retry' | 'cancel' | 'remove'
 
-/** What is being typed: a name, or the answer to a question. */
+/** What is being typed: a part of the filter, or the answer to a question. */
 export type JobsTyping =
-  | { readonly tag: 'name'; readonly text: string }
+  | {
+      readonly tag: 'filter'
+      readonly part: TypedPart
+      readonly text: string
+      /** Why the text was refused. The next key takes it away. */
+      readonly problem: string | undefined
+    }
   | {
       readonly tag: 'action'
       readonly action: JobRepair
@@ -61,7 +63,7 @@ export interface JobsOnScreen {
 
 const NONE: Ticked = { tag: 'ids', ids: new Set() }
 
-export function firstJobsView(filter: JobsFilter): JobsView {
+export function firstJobsView(filter: GivenFilter): JobsView {
   return {
     page: 'list',
     behindHelp: 'list',
@@ -96,6 +98,9 @@ function onList(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
   if (click !== undefined) return clicked(view, click.line, facts)
   const moved = MOVES[key]
   if (moved !== undefined) return marked(view, moved, facts)
+  const part = FILTER_KEYS[key]
+  if (part !== undefined)
+    return { ...view, typing: { tag: 'filter', part, text: partText(view.filter, part), problem: undefined } }
   switch (key) {
     case ']':
     case 'N':
@@ -105,12 +110,8 @@ function onList(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
       return turned(view, view.pages.slice(0, -1))
     case 's':
       return filteredBy(view, { ...view.filter, state: stateAfter(view.filter.state) })
-    case '/':
-    case 'f3':
-    case 'f4':
-      return { ...view, typing: { tag: 'name', text: view.filter.name ?? '' } }
     case 'escape':
-      return filteredBy(view, { ...view.filter, state: undefined, name: undefined })
+      return filteredBy(view, NO_FILTER)
     case 't':
       return tickedWith(view, facts)
     case '*':
@@ -132,6 +133,16 @@ export const JOB_ACTION_KEYS: Readonly<Record<string, JobRepair>> = {
   R: 'retry',
   C: 'cancel',
   D: 'remove',
+}
+
+/** What of the filter a key asks for. */
+const FILTER_KEYS: Readonly<Record<string, TypedPart>> = {
+  '/': 'name',
+  f3: 'name',
+  f4: 'name',
+  i: 'id',
+  S: 'since',
+  B: 'before',
 }
 
 /** In the order of how often somebody looks for them. */
@@ -157,22 +168,24 @@ export function markedJob(view: JobsView, { jobs }: Pick<JobsOnScreen, 'jobs'>):
   return jobs.find(({ id }) => id === view.selected)?.id
 }
 
-export function isFiltered({ state, name, since }: JobsFilter): boolean {
-  return state !== undefined || name !== undefined || since !== undefined
+/** The filter in words, for a person. Empty: there is none. */
+export function filterText(filter: GivenFilter): string {
+  const parts = Object.entries(filter).filter(([, value]) => value !== undefined)
+  return parts.map(([name, value]) => `${name} ${shown(value)}`).join(', ')
 }
 
-/** The filter in words, for a person. Empty: there is none. */
-export function filterText({ state, name, since }: JobsFilter): string {
-  const parts = [
-    state === undefined ? [] : [`state ${state}`],
-    name === undefined ? [] : [`name ${plain(name)}`],
-    since === undefined ? [] : [`since ${since.toISOString()}`],
-  ]
-  return parts.flat().join(', ')
+function shown(value: unknown): string {
+  return value instanceof Date ? value.toISOString().replace(/\.\d+Z$/, 'Z') : plain(String(value))
+}
+
+/** As a person types it. */
+function partText(filter: GivenFilter, part: TypedPart): string {
+  const value = filter[part]
+  return value instanceof Date ? value.toISOString() : String(value ?? '')
 }
 
 /** Ticks are dropped, so that no action reaches a job that the filter hides. */
-function filteredBy(view: JobsView, filter: JobsFilter): JobsView {
+function filteredBy(view: JobsView, filter: GivenFilter): JobsView {
   return { ...view, filter, pages: [], selected: undefined, ticked: NONE, top: 0 }
 }
 
@@ -212,17 +225,36 @@ function typed(view: JobsView & { readonly typing: JobsTyping }, key: Key): Jobs
   if (key === 'escape') return { ...view, typing: undefined }
   if (key === 'enter') {
     // Whoever draws the view acts: an action is no change of the view.
-    if (typing.tag === 'action') return { ...view, typing: undefined }
-    const name = typing.text === '' ? undefined : typing.text
-    return filteredBy({ ...view, typing: undefined }, { ...view.filter, name })
+    return typing.tag === 'action' ? { ...view, typing: undefined } : filteredAsTyped(view, typing)
   }
   if (typing.tag === 'action' && typing.action !== 'cancel') return view
   const text = edited(typing.text, key)
-  // No name of a job is longer.
-  return Buffer.byteLength(text) > LONGEST_NAME_BYTES ? view : { ...view, typing: { ...typing, text } }
+  if (Buffer.byteLength(text) <= LONGEST_TEXT_BYTES)
+    return {
+      ...view,
+      typing: typing.tag === 'action' ? { ...typing, text } : { ...typing, text, problem: undefined },
+    }
+  // An id that was cut off would be the id of another job.
+  return typing.tag === 'action'
+    ? view
+    : { ...view, typing: { ...typing, problem: 'No longer text fits here.' } }
 }
 
-const LONGEST_NAME_BYTES = 500
+/** No name of a job is longer. */
+const LONGEST_TEXT_BYTES = 500
+
+type TypedFilter = Extract<JobsTyping, { tag: 'filter' }>
+
+function filteredAsTyped(view: JobsView, typing: TypedFilter): JobsView {
+  if (typing.problem !== undefined) return view
+  try {
+    const filter = filterWith(view.filter, typing.part, typing.text)
+    return filteredBy({ ...view, typing: undefined }, filter)
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    return { ...view, typing: { ...typing, problem: error.message } }
+  }
+}
 
 /** A click on a line marks it, and on the marked line opens it. */
 function clicked(view: JobsView, line: number, { jobs, titlesLine }: JobsOnScreen): JobsView {

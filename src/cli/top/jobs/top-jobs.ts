@@ -19,8 +19,7 @@ export async function showTopJobs(
   { everyMs, count, asJson, isLive }: TopLooks,
 ): Promise<number> {
   const url = givenPostgresUrl(given)
-  const { state, name, since } = filterOf(given)
-  const options = { store: storeName(url), everyMs, filter: { state, name, since } }
+  const options = { store: storeName(url), everyMs, filter: filterOf(given) }
   const jobs = await openJobs(url, { schema: given.text('schema') })
   try {
     return isLive
