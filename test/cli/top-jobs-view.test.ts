@@ -194,7 +194,7 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
     jobs: fc.uniqueArray(job, { maxLength: 8, selector: ({ id }) => id }),
     size: fc.record({ columns: fc.integer({ min: 1, max: 200 }), rows: fc.integer({ min: 1, max: 40 }) }),
     typed: fc.array(fc.constantFrom(...keys, 'R', 'C', 'D', 'H', 'P', ' '), { maxLength: 12 }),
-    isAway: fc.boolean(),
+    tag: fc.constantFrom('present', 'away', 'refused'),
     name: fc.option(text, { nil: undefined }),
     notice: fc.option(
       text.map(() => ({ text: 'Done.', isBad: true })),
@@ -202,11 +202,11 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
     ),
   })
   fc.assert(
-    fc.property(scenes, ({ jobs, size, typed, isAway, name, notice }) => {
-      const away = { tag: 'away', sinceAt: 5, message: 'gone\x1b[2J' } as const
+    fc.property(scenes, ({ jobs, size, typed, tag, name, notice }) => {
+      const store = { tag, sinceAt: 5, lookMs: 3, message: 'gone\x1b[2J' } as const
       const seen: JobsSeen = {
         at: 7,
-        store: isAway ? away : { tag: 'present', lookMs: 3 },
+        store,
         page: { jobs, next: jobs.at(-1)?.id ?? null },
         job: jobs[0],
         counts: jobs.map(({ name, state }) => ({ name, state, count: 2, oldestMs: 5 })),

@@ -226,9 +226,24 @@ test('top --jobs keeps what it shows while the database is away, and goes on whe
   await server.restart()
 })
 
-test('top --jobs says what to do where the tables are missing', async () => {
+test('top --jobs says which tables are missing and what makes them, and shows the jobs once they are there', async () => {
   await using terminal = start({ args: '--schema elsewhere' })
-  await terminal.shows(/^STORE AWAY .* Run migrate\(\) first\./m)
+  await terminal.shows(/^The schema elsewhere lacks the tables of jobs: jobs\.migrate\(\) makes them\.$/m)
+  expect(terminal.screen).not.toContain('STORE AWAY')
+  const pool = new pg.Pool({ connectionString: server.url })
+  const others = createJobs(pool, { schema: 'elsewhere' })
+  try {
+    await others.migrate()
+    await terminal.shows('There are no jobs.')
+    await others.enqueue('mail')
+    await terminal.shows(/^ +1 +mail +ready /m)
+    await terminal.shows(/^1 ready$/m)
+    expect(terminal.screen).not.toContain('migrate')
+  } finally {
+    await others.close()
+    await pool.end()
+    await server.sql('drop schema elsewhere cascade')
+  }
   terminal.press('C-c')
   await terminal.shows('exit 0')
 })
@@ -265,7 +280,11 @@ test('a database that goes away ends top --jobs with 69 if it was told how often
   expect([code, stdout]).toEqual([69, ''])
   expect(stderr).not.toContain('sesame')
   const missing = await shell.run(['top', '--jobs', '--once', '--schema', 'elsewhere'])
-  expect(missing).toMatchObject({ code: 69, stderr: expect.stringContaining('migrate()') })
+  expect(missing).toEqual({
+    code: 69,
+    stdout: '',
+    stderr: 'holdfast: The schema elsewhere lacks the tables of jobs: jobs.migrate() makes them.\n',
+  })
 })
 
 test.each([

@@ -1,7 +1,7 @@
-import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, JobDetails, JobPage, Jobs, JobsInTime } from '../../../jobs/index.ts'
 import type { GivenFilter } from '../../job-filter.ts'
+import { lookProblem } from './look-problem.ts'
 import { SeldomLook } from './seldom-look.ts'
 
 /** What of the jobs is looked at. */
@@ -29,11 +29,15 @@ export interface JobsSeen {
   readonly historyProblem: string | undefined
 }
 
+/** `refused`: the database answers, but does not do what it was asked to, such as where the tables are missing. */
 type JobsStoreState =
   | { readonly tag: 'present'; readonly lookMs: number }
   | { readonly tag: 'away'; readonly sinceAt: number; readonly message: string }
+  | { readonly tag: 'refused'; readonly message: string }
 
 export interface JobLooksOptions {
+  /** The schema with the tables. */
+  readonly schema: string
   readonly everyMs: number
   readonly onSeen: () => void
   /** Something went wrong that is not of the store, such as a name that no job can have. */
@@ -124,8 +128,7 @@ export class JobLooks {
         this.#options.onError(error)
         return
       }
-      const sinceAt = this.#store.tag === 'away' ? this.#store.sinceAt : Date.now()
-      this.#store = { tag: 'away', sinceAt, message: explained(error) }
+      this.#store = this.#failed(error)
     }
     this.#isLooking = false
     this.#onAnswer()
@@ -137,6 +140,12 @@ export class JobLooks {
     if (!this.#isStopped) this.#timer = setTimeout(() => void this.#look(), waitMs)
   }
 
+  #failed(error: StoreError): JobsStoreState {
+    const message = lookProblem(error, this.#options)
+    if (error.code === 'store-refused') return { tag: 'refused', message }
+    return { tag: 'away', sinceAt: this.#store.tag === 'away' ? this.#store.sinceAt : Date.now(), message }
+  }
+
   async #see(query: JobsQuery): Promise<void> {
     const begun = performance.now()
     const { filter, after, id } = query
@@ -144,6 +153,8 @@ export class JobLooks {
       this.#jobs.list({ ...filter, after, limit: PAGE_JOBS }),
       id === undefined ? undefined : this.#jobs.find(id),
     ])
+    // Where the last look has failed, so has the count, which rests now.
+    if (this.#store.tag !== 'present') this.#counts.lookNow()
     this.#store = { tag: 'present', lookMs: performance.now() - begun }
     this.#at = Date.now()
     // Another page may have been asked for meanwhile.

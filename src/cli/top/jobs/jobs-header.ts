@@ -23,23 +23,36 @@ export function jobsHeaderLines(
 ): readonly string[] {
   const page = pageNumber === 1 ? '' : `  page ${pageNumber}`
   const title = `${jobsTitle({ at: seen.at, store, filter })}${page}`
-  const counts =
-    seen.counts === undefined ? plain(seen.countsProblem ?? 'counting …') : countsText(seen.counts)
-  const state = seen.store
-  const last =
-    state.tag === 'present'
-      ? start(`a look takes ${age(state.lookMs)}, every ${age(everyMs)}`, room)
-      : paint(
-          ['red', 'bold'],
-          start(`STORE AWAY since ${timeOf(state.sinceAt)}: ${plain(state.message)}`, room),
-        )
   return [
     paint('bold', start(title, room)),
-    start(counts, room),
-    last,
+    start(countsLine(seen), room),
+    lookLine(seen, { everyMs, room, paint }),
     // Nobody should repair the jobs of a filter that is cut off.
     ...(isFiltered(filter) && width(title) > room ? [start(`${filterText(filter)}${page}`, room)] : []),
   ]
+}
+
+function countsLine({ counts, countsProblem, store }: JobsSeen): string {
+  if (counts !== undefined) return countsText(counts)
+  // The line below says it.
+  return store.tag === 'refused' ? '' : plain(countsProblem ?? 'counting …')
+}
+
+function lookLine(
+  { store }: JobsSeen,
+  { everyMs, room, paint }: { readonly everyMs: number; readonly room: number; readonly paint: Paint },
+): string {
+  const problem = (text: string): string => paint(['red', 'bold'], start(text, room))
+  switch (store.tag) {
+    case 'present':
+      return start(`a look takes ${age(store.lookMs)}, every ${age(everyMs)}`, room)
+    case 'away':
+      return problem(`STORE AWAY since ${timeOf(store.sinceAt)}: ${plain(store.message)}`)
+    case 'refused':
+      return problem(plain(store.message))
+    default:
+      return store satisfies never
+  }
 }
 
 export function jobsTitle({

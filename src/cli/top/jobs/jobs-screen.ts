@@ -51,7 +51,7 @@ function list({ view, seen, size, paint }: JobsScreenFacts, space: number): Fram
     const line = `${isMarked ? '>' : ' '}${isTicked(view, shown[index]) ? '*' : ' '} ${row}`
     if (isMarked) return paint('inverse', fill(line, columns))
     const text = cut(line, columns)
-    if (seen.store.tag === 'away') return paint('dim', text)
+    if (seen.store.tag !== 'present') return paint('dim', text)
     return shown[index]?.state === 'dead' ? paint('red', text) : text
   })
   const isEmpty = seen.page !== undefined && jobs.length === 0

@@ -19,8 +19,9 @@ export async function showTopJobs(
   { everyMs, count, asJson, isLive }: TopLooks,
 ): Promise<number> {
   const url = givenPostgresUrl(given)
-  const options = { store: storeName(url), everyMs, filter: filterOf(given) }
-  const jobs = await openJobs(url, { schema: given.text('schema') })
+  const schema = given.text('schema') ?? 'holdfast'
+  const options = { store: storeName(url), schema, everyMs, filter: filterOf(given) }
+  const jobs = await openJobs(url, { schema })
   try {
     return isLive
       ? await showLiveJobs(jobs, options)
