@@ -29,7 +29,7 @@ function scene() {
   }
 }
 
-test('a minority of clocks set forward by an hour costs a holder nothing, and gives the key to nobody else', async () => {
+test('a minority of clocks set forward by an hour costs a holder with all votes nothing, and gives the key to nobody else', async () => {
   const { one, other, setAhead } = scene()
   await setAhead(0)
   const [mine, theirs] = [ticket({ key: 'minority' }), ticket({ key: 'minority', patienceMs: 0 })]
