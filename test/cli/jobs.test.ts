@@ -169,3 +169,21 @@ test('without tables or without a server a command says what to do, and exits wi
     stdout: '',
   })
 })
+
+test('jobs refuses an option that its word does not take, before anything is changed', async () => {
+  const id = (await jobs.enqueue('a', null)) ?? ''
+  expect(await shell.run(['jobs', 'cancel', '--name', 'a', '--limit', '1', '--reason', 'x'])).toEqual({
+    code: 64,
+    stdout: '',
+    stderr:
+      'holdfast: Expected an option of `holdfast jobs cancel`, got --limit. See holdfast jobs --help.\n',
+  })
+  expect(await jobs.find(id)).toMatchObject({ state: 'ready' })
+  for (const words of [
+    ['--id', id],
+    ['show', id, '--name', 'a'],
+    ['remove', id, '--reason', 'x'],
+    ['history', '--since', '1h'],
+  ])
+    expect(await shell.run(['jobs', ...words])).toMatchObject({ code: 64, stdout: '' })
+})

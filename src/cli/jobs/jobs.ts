@@ -1,7 +1,7 @@
 import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { filterOf, isFiltered } from '../job-filter.ts'
+import { filterOf, isFiltered, NO_FILTER } from '../job-filter.ts'
 import { countLines, historyLines, jobLines, jobPage } from '../job-text.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
@@ -10,17 +10,41 @@ import { expected, UsageError } from '../usage-error.ts'
 import type { JOB_ACTIONS } from './command.ts'
 
 export async function manageJobs(given: ParsedArguments): Promise<number> {
-  const [word = 'count', ...ids] = given.words
+  // The parser has checked the first word.
+  const [word = 'count', ...ids] = given.words as readonly [JobAction?, ...string[]]
+  refuseOptions(given, word)
   const opened = await openJobs(givenPostgresUrl(given), { schema: given.text('schema') })
   try {
-    return await ACTIONS[word as JobAction](opened, given, ids)
+    return await ACTIONS[word](opened, given, ids)
   } finally {
     await opened.close()
   }
 }
 
-/** The parser has checked the first word. */
 type JobAction = (typeof JOB_ACTIONS)[number]
+
+/** An option that is ignored may change more jobs than were meant: `remove --state dead --limit 10`. */
+function refuseOptions(given: ParsedArguments, word: JobAction): void {
+  const refused = OF_SOME_ACTIONS.find(
+    (name) => given.text(name) !== undefined && !OPTIONS_OF[word].includes(name),
+  )
+  if (refused !== undefined)
+    throw new UsageError(`Expected an option of \`holdfast jobs ${word}\`, got --${refused}.`)
+}
+
+const FILTER = Object.keys(NO_FILTER)
+
+const OPTIONS_OF: Readonly<Record<JobAction, readonly string[]>> = {
+  count: [],
+  ls: [...FILTER, 'limit', 'after'],
+  show: [],
+  retry: FILTER,
+  cancel: [...FILTER, 'reason'],
+  remove: FILTER,
+  history: ['span', 'step', 'name'],
+}
+
+const OF_SOME_ACTIONS = [...new Set(Object.values(OPTIONS_OF).flat())]
 
 const ACTIONS: Readonly<
   Record<JobAction, (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>>
