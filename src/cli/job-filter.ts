@@ -104,6 +104,14 @@ const ID = /^[1-9]\d{0,17}$/
 function timeIn(name: string, text: string): Date {
   if (!/^\d{4}-/.test(text)) return new Date(Date.now() - durationIn(name, text))
   const time = new Date(text)
-  if (Number.isFinite(time.getTime())) return time
+  if (Number.isFinite(time.getTime()) && hasSuchDay(text)) return time
   throw expected(name, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
+}
+
+/** `Date` reads February 30 as March 2, and with it come jobs that nobody meant. */
+function hasSuchDay(text: string): boolean {
+  const [day] = /^\d{4}-\d\d-\d\d(?=$|[T ])/.exec(text) ?? []
+  if (day === undefined) return false
+  const midnight = new Date(day)
+  return Number.isFinite(midnight.getTime()) && midnight.toISOString().startsWith(day)
 }
