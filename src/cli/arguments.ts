@@ -9,6 +9,8 @@ export interface Option {
   readonly value?: string
   /** The only values that it takes. */
   readonly choices?: readonly string[]
+  /** It is refused when it is given again. The last value of any other option counts. */
+  readonly isOnce?: true
   /** Its value is the URL of a store, with one of these schemes. */
   readonly schemes?: readonly string[]
   readonly help: string
@@ -147,6 +149,8 @@ function parse(
       throw new UsageError(`Expected an option of \`holdfast ${command.name}\`, got ${token.rawName}.`)
     }
     checkValue(token.rawName, option, token.value)
+    if (option.isOnce === true && values.has(token.name))
+      throw new UsageError(`Expected ${token.rawName} once, got it more than once.`)
     values.set(token.name, token.value ?? true)
   }
   return { values, words: positionals }

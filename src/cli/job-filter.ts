@@ -33,16 +33,18 @@ export function jobFilterOptions({
   return {
     state: {
       value: 'STATE',
+      isOnce: true,
       choices: JOB_STATE_NAMES,
       help: `${when}only jobs in this state: ${JOB_STATE_NAMES.join(', ')}`,
     },
-    name: { value: 'NAME', help: `${when}only jobs of this name` },
-    id: { value: 'ID', help: `${when}only this job, or several with commas between them` },
+    name: { value: 'NAME', isOnce: true, help: `${when}only jobs of this name` },
+    id: { value: 'ID', isOnce: true, help: `${when}only this job, or several with commas between them` },
     since: {
       value: 'TIME',
+      isOnce: true,
       help: `${when}only jobs enqueued at this time or later: 2026-11-23T05:00Z, or 1h ago as 1h`,
     },
-    before: { value: 'TIME', help: `${when}only jobs enqueued before this time` },
+    before: { value: 'TIME', isOnce: true, help: `${when}only jobs enqueued before this time` },
   }
 }
 

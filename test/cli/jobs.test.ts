@@ -146,6 +146,7 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     [['jobs', 'remove', '--before', '2026-02-30'], 'Expected --before to be a time such as'],
     [['jobs', 'remove', '--before', '2026-11-31T00:00Z'], 'Expected --before to be a time such as'],
     [['jobs', 'remove', '--before', '2026-'], 'Expected --before to be a time such as'],
+    [['jobs', 'retry', '--id', '1', '--id', '2'], 'Expected --id once, got it more than once.'],
     [['jobs', 'ls', '--since', 'soon'], 'Expected --since to be a number of seconds, or a duration'],
     [['jobs', 'cancel', '1'], 'Expected --reason followed by TEXT, got nothing.'],
     [
