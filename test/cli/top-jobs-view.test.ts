@@ -50,9 +50,6 @@ describe('a key changes what is seen of the jobs', () => {
     expect(named).toMatchObject({ filter: { name: 'mq', state: 'ready' }, typing: undefined, pages: [] })
     expect(viewAfter(['/', 'm', 'escape']).filter.name).toBeUndefined()
     expect(viewAfter(['escape'], { view: named }).filter).toEqual(NO_FILTER)
-    const long = viewAfter(['/', ...Array.from({ length: 600 }, () => 'é'), 'enter'])
-    expect(long.typing).toMatchObject({ text: 'é'.repeat(250), problem: 'No longer text fits here.' })
-    expect(viewAfter(['backspace', 'enter'], { view: long }).filter.name).toBe('é'.repeat(249))
   })
 
   test('ids and times are typed as on the command line, and cleared by an empty text', () => {
@@ -66,6 +63,24 @@ describe('a key changes what is seen of the jobs', () => {
     const hourAgo = Date.now() - 3_600_000
     const since = viewAfter(['S', '1', 'h', 'enter']).filter.since?.getTime() ?? 0
     expect(Math.abs(since - hourAgo)).toBeLessThan(60_000)
+  })
+
+  test('a text that is too long is not applied, whatever key follows, and is erased as a whole', () => {
+    const ids = Array.from({ length: 200 }, (_, at) => String(4711 + at)).join(',')
+    const long = viewAfter(['i', ...ids])
+    expect(long.typing).toMatchObject({ problem: 'This text is too long. Backspace erases it.' })
+    for (const key of ['left', 'wheel-up', 'click 3 3', '7', 'enter'])
+      expect(viewAfter([key, 'enter'], { view: long })).toEqual(long)
+    const erased = viewAfter(['backspace', '7', 'enter'], { view: long })
+    expect(erased).toMatchObject({ filter: { id: ['7'] }, typing: undefined })
+    expect(viewAfter(['escape'], { view: long })).toMatchObject({ filter: NO_FILTER, typing: undefined })
+  })
+
+  test('a long list of ids from the command line can be shortened', () => {
+    const id = Array.from({ length: 200 }, (_, at) => String(4711 + at))
+    const view = firstJobsView({ ...NO_FILTER, id })
+    const shorter = viewAfter(['i', ...Array.from({ length: 5 }, () => 'backspace'), 'enter'], { view })
+    expect(shorter.filter.id).toEqual(id.slice(0, -1))
   })
 
   test('a text that is no id or no time stays to be corrected, and the jobs stay as they were', () => {

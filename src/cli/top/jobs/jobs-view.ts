@@ -228,20 +228,25 @@ function typed(view: JobsView & { readonly typing: JobsTyping }, key: Key): Jobs
     return typing.tag === 'action' ? { ...view, typing: undefined } : filteredAsTyped(view, typing)
   }
   if (typing.tag === 'action' && typing.action !== 'cancel') return view
+  if (typing.tag === 'filter' && typing.problem === TOO_LONG)
+    return ERASERS.includes(key) ? { ...view, typing: { ...typing, text: '', problem: undefined } } : view
   const text = edited(typing.text, key)
-  if (Buffer.byteLength(text) <= LONGEST_TEXT_BYTES)
+  // Ids of the command line may be longer. They can be shortened.
+  if (Buffer.byteLength(text) <= LONGEST_TEXT_BYTES || text.length < typing.text.length)
     return {
       ...view,
       typing: typing.tag === 'action' ? { ...typing, text } : { ...typing, text, problem: undefined },
     }
-  // An id that was cut off would be the id of another job.
-  return typing.tag === 'action'
-    ? view
-    : { ...view, typing: { ...typing, problem: 'No longer text fits here.' } }
+  return typing.tag === 'action' ? view : { ...view, typing: { ...typing, problem: TOO_LONG } }
 }
 
 /** No name of a job is longer. */
 const LONGEST_TEXT_BYTES = 500
+
+/** It stays until the text is erased: an id that was cut off would be the id of another job. */
+const TOO_LONG = 'This text is too long. Backspace erases it.'
+
+const ERASERS: readonly Key[] = ['backspace', 'ctrl-u', 'ctrl-w']
 
 type TypedFilter = Extract<JobsTyping, { tag: 'filter' }>
 
