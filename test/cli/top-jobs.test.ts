@@ -178,6 +178,19 @@ test('top --jobs removes the ticked jobs, and no other', async () => {
   expect((await jobs.list()).jobs.map(({ id }) => id)).toEqual(['1'])
 })
 
+test('a screen that became too small for a question does nothing at Enter', async () => {
+  const id = await deadJob('mail', new Error('x'))
+  await using terminal = start()
+  await terminal.shows(/^1 dead$/m)
+  terminal.press('Down', 'D')
+  await terminal.shows(`Remove job ${id}? Enter: yes. Esc: no.`)
+  terminal.resize(100, 3)
+  await terminal.shownNoMore('Remove job')
+  terminal.press('Enter', 'C-c')
+  await terminal.shows('exit 0')
+  expect(await jobs.find(id)).toMatchObject({ state: 'dead' })
+})
+
 test('top --jobs only reads, so a role may look, and hears why it may not act', async () => {
   await deadJob('mail', new Error('x'))
   await server.sql(`create role viewer login;

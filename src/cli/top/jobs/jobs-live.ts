@@ -84,8 +84,9 @@ class LiveJobs {
     if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
     const asks = JOB_ACTION_KEYS[key] !== undefined && typing === undefined && page !== 'help'
-    // On a screen without a line for questions nothing can be asked.
-    if (asks && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
+    const answers = key === 'enter' && typing !== undefined
+    // On a screen without a line for questions nothing can be asked, and nobody sees what Enter would do.
+    if ((asks || answers) && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
     if (key === ' ' && typing === undefined) this.#looks.lookNow({ hasChanged: true })
     const before = this.#view
     this.#notice = undefined
