@@ -185,6 +185,34 @@ const job: fc.Arbitrary<JobDetails> = fc.record({
   ),
 })
 
+test('a question about a filter shows the whole filter, also on a small screen', () => {
+  const filter = { ...NO_FILTER, state: 'dead', name: '請求書', id: ['4711', '4712', '4713'] } as const
+  const shown = (rows: number): readonly string[] =>
+    jobsFrameOf({
+      store: 'postgres db',
+      everyMs: 1000,
+      paint,
+      view: viewAfter(['*', 'D'], { view: firstJobsView(filter) }),
+      seen: NOTHING_SEEN,
+      notice: undefined,
+      size: { columns: 40, rows },
+    }).lines
+  const whole = 'Remove all jobs that fit the filter (state dead, name 請求書, id 4711,4712,4713)?'
+  for (const rows of [10, 6, 4]) expect(shown(rows).join('')).toContain(whole)
+  expect(shown(4).at(-1)).toContain('Enter: yes. Esc: no.')
+})
+
+const NOTHING_SEEN: JobsSeen = {
+  at: 7,
+  store: { tag: 'present', lookMs: 3 },
+  page: { jobs: [], next: null },
+  job: undefined,
+  counts: [],
+  history: [],
+  countsProblem: undefined,
+  historyProblem: undefined,
+}
+
 test('whatever the jobs contain, and whatever was pressed, the lines fit the screen and control no terminal', () => {
   const keys = [
     'up',
@@ -220,14 +248,11 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
     fc.property(scenes, ({ jobs, size, typed, tag, name, notice }) => {
       const store = { tag, sinceAt: 5, lookMs: 3, message: 'gone\x1b[2J' } as const
       const seen: JobsSeen = {
-        at: 7,
+        ...NOTHING_SEEN,
         store,
         page: { jobs, next: jobs.at(-1)?.id ?? null },
         job: jobs[0],
         counts: jobs.map(({ name, state }) => ({ name, state, count: 2, oldestMs: 5 })),
-        history: [],
-        countsProblem: undefined,
-        historyProblem: undefined,
       }
       let view = firstJobsView({ ...NO_FILTER, name })
       for (const key of [...typed, '']) {

@@ -5,6 +5,7 @@ import type { Paint } from '../../terminal.ts'
 import { cut, plain, width } from '../../text.ts'
 import { type ActionNotice, type Frame, type FrameBody, framed } from '../frame.ts'
 import { fill, start, topFor, typingLine, wholeHints } from '../lines.ts'
+import type { AskedAction } from './job-actions.ts'
 import type { JobsSeen } from './job-looks.ts'
 import { jobsHeaderLines } from './jobs-header.ts'
 import { jobsHelpLines } from './jobs-help-page.ts'
@@ -57,10 +58,29 @@ function list({ view, seen, size, paint }: JobsScreenFacts, space: number): Fram
   const isEmpty = seen.page !== undefined && jobs.length === 0
   const empty = isEmpty ? [cut(emptiness(view), columns)] : []
   return {
-    lines: [paint('inverse', fill(`   ${titles}`, columns)), ...painted, ...empty].slice(0, space),
+    lines: [
+      ...wholeQuestion(view, { columns, space }),
+      paint('inverse', fill(`   ${titles}`, columns)),
+      ...painted,
+      ...empty,
+    ].slice(0, space),
     top,
     pageSize,
   }
+}
+
+/** What a question at the bottom asks, if that line has no room for it. Nobody should say yes to a filter that is cut off. */
+function wholeQuestion(
+  { typing }: JobsView,
+  { columns, space }: { readonly columns: number; readonly space: number },
+): readonly string[] {
+  if (typing?.tag !== 'action') return []
+  if (fitsBesideAnswer(typing, columns)) return []
+  const lines = folded(questionOf(typing), columns)
+  const last = lines[space - 1]
+  return lines.length <= space || last === undefined
+    ? lines
+    : [...lines.slice(0, space - 1), start(`${last}…`, columns)]
 }
 
 /** How wide the marks before a line are. */
@@ -157,9 +177,19 @@ function questionLine(
     if (typing.problem !== undefined) return paint('red', start(plain(typing.problem), room))
     return typingLine(QUESTIONS[typing.part], { typed: plain(typing.text), room })
   }
-  const question = `${VERBS[typing.action]} ${typing.chosen}?`
+  // The list shows what is too long for this line.
+  const question = fitsBesideAnswer(typing, room) ? questionOf(typing) : `${VERBS[typing.action]} these?`
   if (typing.action !== 'cancel') return cut(`${question} Enter: yes. Esc: no.`, room)
   return typingLine(`${question} Esc: no. Enter: yes. Reason: `, { typed: plain(typing.text), room })
+}
+
+/** Half of the line is for the answer. */
+function fitsBesideAnswer(typing: AskedAction, room: number): boolean {
+  return width(questionOf(typing)) <= room / 2
+}
+
+function questionOf({ action, chosen }: AskedAction): string {
+  return `${VERBS[action]} ${chosen}?`
 }
 
 const QUESTIONS = {
