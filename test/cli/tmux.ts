@@ -66,6 +66,12 @@ export class Tmux implements AsyncDisposable {
     this.#run('send-keys', '-l', '--', text)
   }
 
+  /** As from a clipboard. */
+  paste(text: string): void {
+    this.#run('set-buffer', '-b', 'pasted', text)
+    this.#run('paste-buffer', '-d', '-p', '-b', 'pasted')
+  }
+
   /** Types a line for the shell, with Enter. */
   enter(command: string): void {
     this.type(command)

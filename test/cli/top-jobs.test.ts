@@ -191,6 +191,21 @@ test('a screen that became too small for a question does nothing at Enter', asyn
   expect(await jobs.find(id)).toMatchObject({ state: 'dead' })
 })
 
+test('a paste of several lines is one text, and answers no question', async () => {
+  await jobs.enqueueAll(['mail', 'bill', 'ship'].map((name) => ({ name })))
+  await using terminal = start()
+  await terminal.shows(/^ +3 +ship /m)
+  terminal.press('i')
+  terminal.paste('1\n3\n')
+  await terminal.shows(/^Ids: 1 3_$/m)
+  terminal.press('Enter')
+  await terminal.shows(/^ +3 +ship [^\n]*\n +1 +mail /m)
+  terminal.press('*', 'C')
+  terminal.paste('sold out\nD\n')
+  await terminal.shows('Reason: sold out D_')
+  expect(await jobs.count()).toMatchObject([{ state: 'ready' }, { state: 'ready' }, { state: 'ready' }])
+})
+
 test('top --jobs only reads, so a role may look, and hears why it may not act', async () => {
   await deadJob('mail', new Error('x'))
   await server.sql(`create role viewer login;

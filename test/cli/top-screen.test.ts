@@ -165,6 +165,8 @@ describe('what is typed', () => {
     ['\x1b[A\x1bOB\x1b[5~\x1b[1~', ['up', 'down', 'page-up', 'home']],
     ['\r\x7f\x03', ['enter', 'backspace', 'ctrl-c']],
     ['\x1b[1;5A\x1b[200~x', ['x']],
+    ['\x1b[200~47\r\n11\t\x7f8\r\x1b[201~\r', ['4', '7', ' ', '1', '1', ' ', '8', 'enter']],
+    ['\x1b[200~x\r\x03', ['x', 'ctrl-c']],
     ['\x01\x1bz', []],
   ])('%j is %j', (typed, keys) => {
     const read: string[] = []
@@ -179,6 +181,13 @@ describe('what is typed', () => {
     expect(read).toEqual(['page-down'])
     await until('it was waited for in vain', () => read.length > 1)
     expect(read).toEqual(['page-down', 'escape'])
+  })
+
+  test('a paste that arrives in pieces ends where it ends', () => {
+    const read: string[] = []
+    const reader = new KeyReader((key) => read.push(key))
+    for (const piece of ['\x1b[20', '0~1\r', '\x1b', '[201', '~\r']) reader.push(piece)
+    expect(read).toEqual(['1', 'enter'])
   })
 })
 

@@ -156,12 +156,15 @@ function dieOfHangUp(): void {
 /** pid 0: the whole process group, as Ctrl-Z does it, with its starter such as npx. */
 const WHOLE_JOB = 0
 
-/** Alternate screen, no cursor, no wrapping: a line that is wider than counted must not push the others down. */
-const ENTER = '\u001b[?1049h\u001b[?25l\u001b[?7l'
+/**
+ * Alternate screen, no cursor, pastes in brackets, and no wrapping: a line that is wider than counted must not push the
+ * others down.
+ */
+const ENTER = '\u001b[?1049h\u001b[?25l\u001b[?2004h\u001b[?7l'
 /** Buttons and the wheel, as sequences that have no limit for the size of the screen. */
 const MOUSE_ON = '\u001b[?1000h\u001b[?1006h'
 const MOUSE_OFF = '\u001b[?1006l\u001b[?1000l'
-const LEAVE = '\u001b[?1006l\u001b[?1000l\u001b[?7h\u001b[?25h\u001b[?1049l'
+const LEAVE = '\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?7h\u001b[?25h\u001b[?1049l'
 const HOME = '\u001b[H'
 /** Sent before the text: behind a text that fills the line it would erase the last character. */
 const CLEAR_LINE = '\u001b[K'

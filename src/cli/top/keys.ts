@@ -12,6 +12,9 @@ export class KeyReader {
   readonly #onKey: (key: Key) => void
   #pending = ''
   #escapeTimer: NodeJS.Timeout | undefined
+  #isPasting = false
+  /** A line break or a tab in a paste, before which there is text. */
+  #hasGap = false
 
   constructor(onKey: (key: Key) => void) {
     this.#onKey = onKey
@@ -24,7 +27,9 @@ export class KeyReader {
     this.#pending = unfinished
     this.#read(text.slice(0, text.length - unfinished.length))
     // The Escape key sends the byte that all sequences begin with, and a network may split a sequence: wait a little.
-    if (unfinished !== '') this.#escapeTimer = setTimeout(() => this.#giveUp(), ESCAPE_MS).unref()
+    // A paste contains no Escape key.
+    if (unfinished !== '' && !this.#isPasting)
+      this.#escapeTimer = setTimeout(() => this.#giveUp(), ESCAPE_MS).unref()
   }
 
   #giveUp(): void {
@@ -36,10 +41,29 @@ export class KeyReader {
 
   #read(text: string): void {
     for (const [sequence] of text.matchAll(SEQUENCES)) {
+      if (sequence === PASTE_BEGINS || sequence === PASTE_ENDS) {
+        this.#isPasting = sequence === PASTE_BEGINS
+        this.#hasGap = false
+        continue
+      }
+      // Ctrl-C always quits, also if the end of a paste was lost.
+      if (this.#isPasting && sequence !== CTRL_C) {
+        this.#paste(sequence)
+        continue
+      }
       const key =
         NAMES.get(sequence) ?? mouseKeyOf(sequence) ?? (PRINTABLE.test(sequence) ? sequence : undefined)
       if (key !== undefined) this.#onKey(key)
     }
+  }
+
+  /** A line break becomes a space: as Enter it would say yes to a question. One at the end is left out. */
+  #paste(sequence: string): void {
+    if (/^[\r\n\t]$/.test(sequence)) this.#hasGap = true
+    if (!PRINTABLE.test(sequence)) return
+    if (this.#hasGap) this.#onKey(' ')
+    this.#hasGap = false
+    this.#onKey(sequence)
   }
 }
 
@@ -61,6 +85,10 @@ function mouseKeyOf(sequence: string): Key | undefined {
 const ESCAPE = '\u001b'
 const MOUSE = new RegExp(`^${ESCAPE}\\[<(\\d{1,4});(\\d{1,5});(\\d{1,5})M$`)
 const ESCAPE_MS = 50
+const CTRL_C = '\u0003'
+/** What a terminal sends around a paste in its bracketed mode. */
+const PASTE_BEGINS = `${ESCAPE}[200~`
+const PASTE_ENDS = `${ESCAPE}[201~`
 
 /** A control sequence, one of the older kind, Alt with a key, or one character (ECMA-48 §5.4). */
 const SEQUENCES = new RegExp(`${ESCAPE}(?:\\[[0-?]*[ -/]*[@-~]|O[@-~]|[^[O])|[\\s\\S]`, 'gu')
@@ -91,7 +119,7 @@ const NAMES: ReadonlyMap<string, Key> = new Map([
   ['\n', 'enter'],
   ['\u007f', 'backspace'],
   ['\b', 'backspace'],
-  ['\u0003', 'ctrl-c'],
+  [CTRL_C, 'ctrl-c'],
   ['\u0004', 'ctrl-d'],
   ['\u000b', 'ctrl-k'],
   ['\u000c', 'ctrl-l'],
