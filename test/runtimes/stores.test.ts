@@ -1,5 +1,5 @@
 import { beforeAll, expect, test } from 'vitest'
-import { PATIENT_LEASES, startEtcd } from '../servers/etcd-server.ts'
+import { startEtcd } from '../servers/etcd-server.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { ensureRuntimes, otherRuntimes, runUnder } from '../servers/runtimes.ts'
@@ -31,7 +31,7 @@ test('on Bun and Deno the postgres store keeps the contract with each client', M
 })
 
 test('on Bun and Deno the etcd store keeps the contract', async () => {
-  await using etcd = await startEtcd({ args: PATIENT_LEASES })
+  await using etcd = await startEtcd()
   await keepsIt(['etcd'], etcd.url)
 })
 

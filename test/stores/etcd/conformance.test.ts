@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, test } from 'vitest'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
-import { base64, type EtcdServer, PATIENT_LEASES, startEtcd } from '../../servers/etcd-server.ts'
+import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { conformanceCases } from '../conformance-cases.ts'
 
 let server: EtcdServer
 beforeAll(async () => {
-  server = await startEtcd({ args: PATIENT_LEASES })
+  server = await startEtcd()
 })
 afterAll(() => server.close())
 

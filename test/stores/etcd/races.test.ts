@@ -9,10 +9,11 @@ import {
   test,
   vi,
 } from 'vitest'
-import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
 import { acquire } from '../../../src/stores/etcd/acquire.ts'
 import { evict } from '../../../src/stores/etcd/evict.ts'
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
+import { WATCH } from '../../../src/stores/etcd/grpc/messages.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { release } from '../../../src/stores/etcd/release.ts'
 import { renew } from '../../../src/stores/etcd/renew.ts'
@@ -32,13 +33,17 @@ afterAll(async () => {
   await server.close()
 })
 
-function newSession(): Session {
-  const prefix = 'holdfast/'
-  const cluster = new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix })
-  const session = new Session(cluster, prefix)
+function newSession(cluster: Cluster = newCluster()): Session {
+  const session = new Session(cluster, PREFIX)
   onTestFinished(() => session.close())
   return session
 }
+
+function newCluster(): Cluster {
+  return new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix: PREFIX })
+}
+
+const PREFIX = 'holdfast/'
 
 test('a holder that renews while it is released before its minimum hold is over holds no longer', async () => {
   for (let round = 0; round < 10; round += 1) {
@@ -74,6 +79,40 @@ test('a waiter whose turn comes while its lease is kept alive is told so', async
   })
   const [answer] = await renew(session, [waiter])
   fenceOf(answer)
+})
+
+test('a ticket that was released and asks again stays, although a late watch tells of both at once', async () => {
+  const cluster = newCluster()
+  const session = newSession(cluster)
+  const woken: unknown[] = []
+  session.listen((wake) => woken.push(wake))
+  const openStream = cluster.openStream.bind(cluster)
+  let openWatch = () => {}
+  const isOpen = new Promise<void>((resolve) => {
+    openWatch = resolve
+  })
+  vi.spyOn(cluster, 'openStream').mockImplementation(async (method, listener) => {
+    if (method === (WATCH as unknown)) await isOpen
+    return openStream(method, listener)
+  })
+  const key = 'told-at-once'
+  const [reader, again] = [
+    ticket({ key, limit: UNLIMITED }),
+    ticket({ key, limit: UNLIMITED, patienceMs: 0 }),
+  ]
+  const [writer, next] = [ticket({ key }), ticket({ key })]
+  for (const one of [reader, again]) fenceOf(await acquire(session, one))
+  // Its room is watched from now on.
+  expect(await acquire(session, writer)).toMatchObject({ tag: 'queued' })
+  for (const one of [writer, again]) await release(session, releaseOf(one))
+  const fence = fenceOf(await acquire(session, again))
+  const revision = session.tickets.get(again.id)?.createRevision ?? Number.NaN
+  openWatch()
+  await until('the watch has told of it', () => (session.rooms.get(key)?.revision ?? 0) >= revision)
+  expect(session.tickets.get(again.id)?.state.tag).toBe('held')
+  expect(woken).toEqual([])
+  expect(fenceOf((await renew(session, [again]))[0])).toBe(fence)
+  expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
 })
 
 describe('an eviction of those that wait', () => {
