@@ -22,8 +22,8 @@ export interface EtcdOptions {
 }
 
 /**
- * Arguments for tests in which a process that stands still must not lose its waiters: the shortest lease of this etcd is 15 s. That
- * of etcd's defaults is 2 s.
+ * Arguments for tests in which a process that stands still must not lose its waiters. The shortest lease of this etcd is 15 s, and by
+ * default it is 2 s. The store refuses a ttl of less than 12 s there.
  */
 export const PATIENT_LEASES: readonly string[] = [
   '--heartbeat-interval',

@@ -2,9 +2,9 @@ import { randomInt } from 'node:crypto'
 import { createServer } from 'node:net'
 
 /**
- * A TCP port of 127.0.0.1 that was free a moment ago. Linux gives outgoing connections ports from 32768 on, so none of them takes
- * this port before the caller does, or while a test restarts a server there. And no client that asks there in vain is given the
- * same port for its own end, and connects to itself.
+ * A TCP port of 127.0.0.1 that was free a moment ago. It is below 32768, where the ports begin that Linux gives to outgoing
+ * connections. One of those could be taken before the caller uses it, or while a test restarts its server. And a client that finds
+ * no server at such a port may be given the same port for its own end. Then it is connected to itself.
  */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {

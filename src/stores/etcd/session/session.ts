@@ -257,7 +257,7 @@ export class Session {
       const own = this.#tickets.get(id)
       // A key that this process deletes itself is no loss.
       if (own === undefined || own.ticket.key !== room.key || own.state.tag === 'ending') continue
-      // A late watch may tell at once that a key was deleted, and that its ticket asked again and has written it anew.
+      // A message that comes late may tell two things: the key was deleted, and its ticket has asked again and wrote it anew.
       const isThere = room.tickets.get(id)?.createRevision === own.createRevision
       if (!isThere && own.createRevision <= room.revision) this.#lose(own)
     }
