@@ -39,7 +39,10 @@ test('keys can be held after the clock was beyond the year 2286, with fences of 
   await locks.close()
 })
 
-/** Gives one fence as a verb does. The previous holder has left, so the room has no row with its fence. */
+/** Gives one fence as a verb does. The previous holder leaves, so the room has no row with its fence. */
 const GIVE = `
+  with gone as (delete from holdfast.lock_holders where key = $1)
   select holdfast.lock_rooms(array[$1]),
-    holdfast.lock_fence($1, (extract(epoch from clock_timestamp()) * 1e6 - random() * 1e5)::bigint, 0)::text as fence`
+    holdfast.lock_hold(
+      $1, (extract(epoch from clock_timestamp()) * 1e6 - random() * 1e5)::bigint, 0, gen_random_uuid()::text, 1, 1, 0, 'h', 0, 0, '', ''
+    )::text as fence`

@@ -23,13 +23,12 @@ declare
   v_last bigint;
   v_mine boolean;
   v_head double precision;
-  v_closed boolean;
+  v_closed_until double precision;
   v_queued boolean;
   v_buried boolean;
   v_settled boolean;
   v_known boolean;
   v_listens boolean;
-  v_place bigint;
   v_ahead bigint;
 begin
   perform "{schema}".lock_rooms(p_keys);
@@ -44,10 +43,10 @@ begin
         coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
         (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
-        exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
+        (select until from "{schema}".lock_closures where key = v_key and until > v_now),
         exists (select from "{schema}".lock_waiters where key = v_key and id = v_id),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
-      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_queued, v_buried
+      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed_until, v_queued, v_buried
       from "{schema}".lock_holders where key = v_key;
       -- Nothing has expired, and there is no waiter, or no waiter fits beside the holders.
       v_settled := v_end > v_now and (v_head is null or v_head > v_now and v_units >= v_limit);
@@ -75,29 +74,33 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and v_head is null and not v_closed
+    elsif v_answer is null and v_head is null and v_closed_until is null
       and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index])
     then
-      v_last := "{schema}".lock_fence(v_key, v_us, v_last);
-      insert into "{schema}".lock_holders values (
-        v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
+      v_last := "{schema}".lock_hold(
+        v_key, v_us, v_last, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], 'h',
         v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]),
         "{schema}".lock_hold_until('o', 0, v_now, p_min_hold_ms[v_index]),
         p_inbox, p_owners[v_index]
       );
       v_answer := 'h' || v_last;
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
-      v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
+      v_answer := 'b' || "{schema}".lock_change_in(v_end, v_closed_until, v_now);
     elsif v_answer is null then
       v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
-      select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
-      insert into "{schema}".lock_waiters values (
-        v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
-        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
-      );
+      with line as (
+        select coalesce(max(place), 0) + 1 as place, count(*) as ahead from "{schema}".lock_waiters where key = v_key
+      ), added as (
+        insert into "{schema}".lock_waiters
+        select
+          v_key, place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
+          case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
+          v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
+        from line
+      )
+      select ahead into v_ahead from line;
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
-        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+        v_ahead = 0, "{schema}".lock_change_in(v_end, v_closed_until, v_now), p_patience_ms[v_index], p_accept_ms[v_index]
       ) || ' ' || v_now;
     end if;
     v_holds := v_holds or v_answer like 'h%';

@@ -11,6 +11,8 @@ declare
   v_now double precision;
   v_answers text := '';
   v_was text;
+  -- Whether there may be somebody to admit.
+  v_admits boolean;
   v_wakes text := '';
   v_key text;
   v_id text;
@@ -21,8 +23,10 @@ begin
   for v_index in 1 .. array_length(p_keys, 1) loop
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
+    -- One statement for both, because a second one would cost as much again.
     delete from "{schema}".lock_holders
-    where key = v_key and id = v_id and state <> 'l' and expires_at > v_now and hold_until <= v_now;
+    where key = v_key and id = v_id and state <> 'l' and expires_at > v_now and hold_until <= v_now
+    returning exists (select from "{schema}".lock_waiters where key = v_key) into v_admits;
     if found then
       v_was := 'h';
     else
@@ -42,9 +46,10 @@ begin
           if found then v_was := 'h'; end if;
         end if;
       end if;
+      v_admits := v_was <> 'u';
     end if;
     if p_cancel[v_index] then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
-    if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
+    if v_admits then
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
     end if;
     v_answers := v_answers || v_was || E'\n';

@@ -36,13 +36,12 @@ declare
   v_last bigint;
   v_mine boolean;
   v_head double precision;
-  v_closed boolean;
+  v_closed_until double precision;
   v_queued boolean;
   v_buried boolean;
   v_settled boolean;
   v_known boolean;
   v_listens boolean;
-  v_place bigint;
   v_ahead bigint;
 begin
   perform "{schema}".lock_rooms(p_keys);
@@ -57,10 +56,10 @@ begin
         coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
         (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
-        exists (select from "{schema}".lock_closures where key = v_key and until > v_now),
+        (select until from "{schema}".lock_closures where key = v_key and until > v_now),
         exists (select from "{schema}".lock_waiters where key = v_key and id = v_id),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
-      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed, v_queued, v_buried
+      into v_units, v_limit, v_last, v_end, v_mine, v_head, v_closed_until, v_queued, v_buried
       from "{schema}".lock_holders where key = v_key;
       -- Nothing has expired, and there is no waiter, or no waiter fits beside the holders.
       v_settled := v_end > v_now and (v_head is null or v_head > v_now and v_units >= v_limit);
@@ -88,29 +87,33 @@ begin
         where other.key = v_key
           and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
       ) || ' ' || substr(v_answer, 2);
-    elsif v_answer is null and v_head is null and not v_closed
+    elsif v_answer is null and v_head is null and v_closed_until is null
       and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index])
     then
-      v_last := "{schema}".lock_fence(v_key, v_us, v_last);
-      insert into "{schema}".lock_holders values (
-        v_key, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], v_last, v_now, 'h',
+      v_last := "{schema}".lock_hold(
+        v_key, v_us, v_last, v_id, p_units[v_index], p_limits[v_index], p_lock_delay_ms[v_index], 'h',
         v_now + greatest(p_ttl_ms[v_index], p_min_hold_ms[v_index]),
         "{schema}".lock_hold_until('o', 0, v_now, p_min_hold_ms[v_index]),
         p_inbox, p_owners[v_index]
       );
       v_answer := 'h' || v_last;
     elsif v_answer is null and p_patience_ms[v_index] = 0 then
-      v_answer := 'b' || "{schema}".lock_until_change(v_key, v_now);
+      v_answer := 'b' || "{schema}".lock_change_in(v_end, v_closed_until, v_now);
     elsif v_answer is null then
       v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
-      select coalesce(max(place), 0) + 1, count(*) into v_place, v_ahead from "{schema}".lock_waiters where key = v_key;
-      insert into "{schema}".lock_waiters values (
-        v_key, v_place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
-        case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
-        v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
-      );
+      with line as (
+        select coalesce(max(place), 0) + 1 as place, count(*) as ahead from "{schema}".lock_waiters where key = v_key
+      ), added as (
+        insert into "{schema}".lock_waiters
+        select
+          v_key, place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
+          case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
+          v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
+        from line
+      )
+      select ahead into v_ahead from line;
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
-        v_key, v_ahead = 0, v_now, p_patience_ms[v_index], p_accept_ms[v_index]
+        v_ahead = 0, "{schema}".lock_change_in(v_end, v_closed_until, v_now), p_patience_ms[v_index], p_accept_ms[v_index]
       ) || ' ' || v_now;
     end if;
     v_holds := v_holds or v_answer like 'h%';
@@ -232,6 +235,8 @@ declare
   v_now double precision;
   v_answers text := '';
   v_was text;
+  -- Whether there may be somebody to admit.
+  v_admits boolean;
   v_wakes text := '';
   v_key text;
   v_id text;
@@ -242,8 +247,10 @@ begin
   for v_index in 1 .. array_length(p_keys, 1) loop
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
+    -- One statement for both, because a second one would cost as much again.
     delete from "{schema}".lock_holders
-    where key = v_key and id = v_id and state <> 'l' and expires_at > v_now and hold_until <= v_now;
+    where key = v_key and id = v_id and state <> 'l' and expires_at > v_now and hold_until <= v_now
+    returning exists (select from "{schema}".lock_waiters where key = v_key) into v_admits;
     if found then
       v_was := 'h';
     else
@@ -263,9 +270,10 @@ begin
           if found then v_was := 'h'; end if;
         end if;
       end if;
+      v_admits := v_was <> 'u';
     end if;
     if p_cancel[v_index] then perform "{schema}".lock_bury(v_key, v_id, v_now, false, ''); end if;
-    if v_was <> 'u' and exists (select from "{schema}".lock_waiters where key = v_key) then
+    if v_admits then
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
     end if;
     v_answers := v_answers || v_was || E'\\n';
@@ -397,6 +405,25 @@ end $body$;
 
 create function "{schema}".lock_rooms(p_keys text[]) returns void language plpgsql as $body$
 begin
+  -- Sessions of our own have these settings from the start, so one comparison is enough for them.
+  if concat_ws(
+    ' ', current_setting('transaction_isolation'), current_setting('transaction_read_only'),
+    current_setting('lock_timeout'), current_setting('statement_timeout'),
+    current_setting('enable_seqscan'), current_setting('enable_bitmapscan'), current_setting('jit')
+  ) <> 'read committed off 0 5s off off off' then
+    perform "{schema}".lock_check_settings();
+  end if;
+  if array_length(p_keys, 1) = 1 then
+    perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
+  else
+    -- In a fixed order, so that two calls never wait for one another.
+    perform pg_advisory_xact_lock(1212236372, locks.lock)
+    from (select distinct hashtext(key) & 1023 as lock from unnest(p_keys) as key order by 1) as locks;
+  end if;
+end $body$;
+
+create function "{schema}".lock_check_settings() returns void language plpgsql as $body$
+begin
   if current_setting('transaction_isolation') <> 'read committed' then
     raise exception 'A call of the lock store has to be READ COMMITTED' using errcode = '25001';
   end if;
@@ -412,38 +439,40 @@ begin
   -- Statistics of tables that fill and empty all the time are mostly wrong, and plans are kept for long. So sequential scans are
   -- off. Such a plan looks so expensive that PostgreSQL would compile it, which takes longer than all the rest: so jit is off. Only
   -- a plain index scan remembers which entries lead to dead rows, of which there are many here: so bitmap scans are off.
-  -- Sessions of our own have these settings from the start.
-  if current_setting('enable_seqscan') || current_setting('enable_bitmapscan') || current_setting('jit') <> 'offoffoff' then
-    perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-      set_config('jit', 'off', true);
-  end if;
-  if array_length(p_keys, 1) = 1 then
-    perform pg_advisory_xact_lock(1212236372, hashtext(p_keys[1]) & 1023);
-  else
-    -- In a fixed order, so that two calls never wait for one another.
-    perform pg_advisory_xact_lock(1212236372, locks.lock)
-    from (select distinct hashtext(key) & 1023 as lock from unnest(p_keys) as key order by 1) as locks;
-  end if;
+  perform set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('jit', 'off', true);
 end $body$;
 
 -- The server's time in microseconds. Read only under the lock, so that it does not run backwards in a room.
-create function "{schema}".lock_clock() returns bigint language plpgsql as $body$
-begin
-  return extract(epoch from clock_timestamp()) * 1000000;
-end $body$;
+create function "{schema}".lock_clock() returns bigint language sql as $body$
+  select (extract(epoch from clock_timestamp()) * 1000000)::bigint
+$body$;
 
--- max(last + 1, store time in µs). last is the highest fence of all rooms that share the lock. The caller has that lock, so no other
+-- Lets a ticket hold the key (h), or offers it the key (o), and returns its fence: max(last + 1, store time in µs). p_last is the highest
+-- fence of the room, and lock_fences has the highest one of all rooms that share the lock. The caller has that lock, so no other
 -- call raises it meanwhile.
-create function "{schema}".lock_fence(p_key text, p_us bigint, p_last bigint) returns bigint language plpgsql as $body$
+create function "{schema}".lock_hold(
+  p_key text, p_us bigint, p_last bigint, p_id text, p_units double precision, p_unit_limit double precision,
+  p_lock_delay_ms double precision, p_state "char", p_expires_at double precision, p_hold_until double precision, p_inbox text,
+  p_owner text
+) returns bigint language plpgsql as $body$
 declare
-  v_lock integer := hashtext(p_key) & 1023;
   v_fence bigint;
 begin
-  update "{schema}".lock_fences as known set fence = greatest(known.fence + 1, p_last + 1, p_us)
-  where known.lock = v_lock returning known.fence into v_fence;
-  if not found then
-    insert into "{schema}".lock_fences values (v_lock, greatest(p_last + 1, p_us)) returning fence into v_fence;
-  end if;
+  -- In one statement: a second one would cost as much again.
+  loop
+    with risen as (
+      update "{schema}".lock_fences as known set fence = greatest(known.fence + 1, p_last + 1, p_us)
+      where known.lock = hashtext(p_key) & 1023 returning known.fence
+    )
+    insert into "{schema}".lock_holders
+    select p_key, p_id, p_units, p_unit_limit, p_lock_delay_ms, risen.fence, p_us / 1000, p_state, p_expires_at, p_hold_until, p_inbox,
+      p_owner
+    from risen returning fence into v_fence;
+    exit when found;
+    -- The first key with this lock.
+    insert into "{schema}".lock_fences values (hashtext(p_key) & 1023, 0);
+  end loop;
   return v_fence;
 end $body$;
 
@@ -459,35 +488,28 @@ end $body$;
 
 -- A session that listens and never ends its transaction fills the queue. With a full queue the commit would fail, and the release
 -- with it.
-create function "{schema}".lock_can_notify() returns boolean language plpgsql as $body$
-begin
-  return pg_notification_queue_usage() < 0.9;
-end $body$;
+create function "{schema}".lock_can_notify() returns boolean language sql as $body$
+  select pg_notification_queue_usage() < 0.9
+$body$;
 
 -- Whether a message to another process may be a lease. Commits that notify wait for one another, and a grant waits for the disk
 -- meanwhile. So one granting commit is under way at a time: the lock ends with it. All others make offers, which do not wait for the
 -- disk. Their confirmations do, and reach it together.
-create function "{schema}".lock_may_grant_by_notify() returns boolean language plpgsql as $body$
-begin
-  return pg_try_advisory_xact_lock(1212236374, 0);
-end $body$;
+create function "{schema}".lock_may_grant_by_notify() returns boolean language sql as $body$
+  select pg_try_advisory_xact_lock(1212236374, 0)
+$body$;
 
 -- Whether a waiter holds by its message, as the lines of lock_settle say.
-create function "{schema}".lock_granted(p_wakes text) returns boolean language plpgsql as $body$
-begin
-  return strpos(p_wakes, E'\\n!') > 0;
-end $body$;
+create function "{schema}".lock_granted(p_wakes text) returns boolean immutable language sql as $body$
+  select strpos(p_wakes, E'\\n!') > 0
+$body$;
 
 -- Whether no session listens to an inbox. A session that listens shares this lock for as long as it lives (see presence.sql), so no
--- other session gets the lock alone. The exception releases the lock at once: a process that comes back need not wait for our
--- commit, and a call that meets many dead processes does not fill the server's lock table.
-create function "{schema}".lock_is_unreached(p_inbox text) returns boolean language plpgsql as $body$
-begin
-  if pg_try_advisory_xact_lock(1212236373, hashtext(p_inbox)) then raise sqlstate 'HF001'; end if;
-  return false;
-exception when sqlstate 'HF001' then
-  return true;
-end $body$;
+-- other session gets the lock alone. It is given back in the same expression: a process that comes back need not wait for our
+-- commit, a call that meets many dead processes does not fill the server's lock table, and no interruption leaves it with the session.
+create function "{schema}".lock_is_unreached(p_inbox text) returns boolean language sql as $body$
+  select case when pg_try_advisory_lock(1212236373, hashtext(p_inbox)) then pg_advisory_unlock(1212236373, hashtext(p_inbox)) else false end
+$body$;
 
 -- Makes the commit wait for the disk as promised, whatever the role or the database is set to. Their stronger and weaker forms of
 -- waiting (\`remote_apply\`, \`local\`) stay.
@@ -526,7 +548,6 @@ declare
   v_units double precision;
   v_limit double precision;
   v_last bigint;
-  v_expired boolean;
   v_dropped integer;
   v_closed boolean;
   -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
@@ -536,31 +557,40 @@ declare
   v_head_units double precision;
   v_head_limit double precision;
   v_holder record;
+  -- The waiter that is looked at. At first it also has what is known of the room.
   v_waiter record;
   v_brings boolean;
   v_message text;
 begin
-  -- All in one statement: each further statement would cost as much as its work.
-  select
-    coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
-    coalesce(bool_or(expires_at <= v_now), false), exists (select from "{schema}".lock_closures where key = p_key)
-  into v_units, v_limit, v_last, v_expired, v_closed from "{schema}".lock_holders where key = p_key;
-  -- When an offer has lapsed, the waiters right behind it that have been silent for their own acceptance term lose their places, too.
-  -- If they are too many for one call, the offer stays until the next call.
-  if v_expired and exists (
-    select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
-  ) then
-    delete from "{schema}".lock_waiters where key = p_key and place in (
-      select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
-        select place from "{schema}".lock_waiters
-        where key = p_key and heard_at + accept_ms > v_now order by place limit 1
-      ), 9223372036854775807) order by place limit v_budget
-    );
-    get diagnostics v_dropped = row_count;
-    v_budget := v_budget - v_dropped;
-    if v_budget = 0 then return v_wakes || E'\\n+' || to_json(p_key)::text; end if;
-  end if;
-  if v_expired or v_closed then
+  for v_look in 1 .. 2 loop
+    -- All in one statement, the first waiter included: each further statement would cost as much as its work.
+    select held.*, exists (select from "{schema}".lock_closures where key = p_key) as is_closed, first.*
+    into v_waiter
+    from (
+      select
+        coalesce(sum(units), 0) as sum_of_units, coalesce(min(unit_limit), 9007199254740991) as least_limit,
+        coalesce(max(fence), 0) as last_fence, coalesce(bool_or(expires_at <= v_now), false) as has_expired
+      from "{schema}".lock_holders where key = p_key
+    ) as held
+    left join lateral (
+      select * from "{schema}".lock_waiters where key = p_key order by place limit 1
+    ) as first on true;
+    exit when v_look = 2 or not (v_waiter.has_expired or v_waiter.is_closed);
+    -- When an offer has lapsed, the waiters right behind it that have been silent for their own acceptance term lose their places, too.
+    -- If they are too many for one call, the offer stays until the next call.
+    if v_waiter.has_expired and exists (
+      select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
+    ) then
+      delete from "{schema}".lock_waiters where key = p_key and place in (
+        select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
+          select place from "{schema}".lock_waiters
+          where key = p_key and heard_at + accept_ms > v_now order by place limit 1
+        ), 9223372036854775807) order by place limit v_budget
+      );
+      get diagnostics v_dropped = row_count;
+      v_budget := v_budget - v_dropped;
+      if v_budget = 0 then return v_wakes || E'\\n+' || to_json(p_key)::text; end if;
+    end if;
     for v_holder in
       delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
       returning state, expires_at, lock_delay_ms
@@ -571,15 +601,18 @@ begin
       end if;
     end loop;
     delete from "{schema}".lock_closures where key = p_key and until <= v_now;
-    select
-      coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
-      exists (select from "{schema}".lock_closures where key = p_key)
-    into v_units, v_limit, v_last, v_closed from "{schema}".lock_holders where key = p_key;
-  end if;
+  end loop;
+  v_units := v_waiter.sum_of_units;
+  v_limit := v_waiter.least_limit;
+  v_last := v_waiter.last_fence;
+  v_closed := v_waiter.is_closed;
   -- The first round passes over waiters whose process had a session and has none any more, while the first of them would fit, too.
   -- They keep their places: the process may have lost only its connection. The second round offers them what is left.
   for v_round in 1 .. 2 loop
-    for v_waiter in select * from "{schema}".lock_waiters where key = p_key order by place loop
+    if v_round = 2 then
+      select * into v_waiter from "{schema}".lock_waiters where key = p_key order by place limit 1;
+    end if;
+    while v_waiter.place is not null loop
       exit when v_waiter.remembered_until > v_now
         and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
       if v_budget = 0 or strpos(p_wakes, E'\\n+') > 0 then
@@ -594,29 +627,35 @@ begin
           end if;
           v_unreached := v_unreached || v_waiter.inbox;
           exit when cardinality(v_unreached) = 200;
+          select * into v_waiter from "{schema}".lock_waiters
+          where key = p_key and place > v_waiter.place order by place limit 1;
           continue;
         end if;
         v_heard := v_heard || v_waiter.inbox;
       end if;
       v_budget := v_budget - 1;
-      delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place;
-      continue when v_waiter.remembered_until <= v_now;
-      v_last := "{schema}".lock_fence(p_key, p_us, v_last);
-      v_units := v_units + v_waiter.units;
-      v_limit := least(v_limit, v_waiter.unit_limit);
-      v_brings := v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now
-        and v_waiter.listens and v_waiter.inbox = any (v_heard) and v_waiter.id is distinct from p_asker
-        and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify() and "{schema}".lock_may_grant_by_notify());
-      insert into "{schema}".lock_holders values (
-        p_key, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms, v_last, v_now,
-        case when v_brings then 'h' else 'o' end,
-        v_now + case when v_brings then v_waiter.grant_ms else v_waiter.accept_ms end, 0, v_waiter.inbox, v_waiter.owner
-      );
-      if v_waiter.id is distinct from p_asker then
-        v_message := v_waiter.id || case when v_brings then ' ' || v_last || ' ' || v_now else '' end;
-        v_wakes := v_wakes || "{schema}".lock_wake(v_message, v_waiter.inbox, p_inbox)
-          || case when v_brings then E'\\n!' else '' end;
+      if v_waiter.remembered_until > v_now then
+        v_units := v_units + v_waiter.units;
+        v_limit := least(v_limit, v_waiter.unit_limit);
+        v_brings := v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now
+          and v_waiter.listens and v_waiter.inbox = any (v_heard) and v_waiter.id is distinct from p_asker
+          and (v_waiter.inbox = p_inbox or "{schema}".lock_can_notify() and "{schema}".lock_may_grant_by_notify());
+        v_last := "{schema}".lock_hold(
+          p_key, p_us, v_last, v_waiter.id, v_waiter.units, v_waiter.unit_limit, v_waiter.lock_delay_ms,
+          case when v_brings then 'h'::"char" else 'o' end,
+          v_now + case when v_brings then v_waiter.grant_ms else v_waiter.accept_ms end, 0, v_waiter.inbox, v_waiter.owner
+        );
+        if v_waiter.id is distinct from p_asker then
+          v_message := v_waiter.id || case when v_brings then ' ' || v_last || ' ' || v_now else '' end;
+          v_wakes := v_wakes || "{schema}".lock_wake(v_message, v_waiter.inbox, p_inbox)
+            || case when v_brings then E'\\n!' else '' end;
+        end if;
       end if;
+      with gone as (
+        delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place
+      )
+      select * into v_waiter from "{schema}".lock_waiters
+      where key = p_key and place > v_waiter.place order by place limit 1;
       exit when v_units + v_head_units > least(v_limit, v_head_limit);
     end loop;
     exit when cardinality(v_unreached) = 0;
@@ -634,29 +673,32 @@ begin
   where key = p_key and id = p_id;
 end $body$;
 
--- How long until the server's clock alone may let a ticket in; at least 1 ms, so that no client spins.
+-- How long until the server's clock alone may let a ticket in; at least 1 ms, so that no client spins. p_end: when the first holder
+-- expires. p_closed_until: when a lock-delay ends. Null or infinity: there is none.
+create function "{schema}".lock_change_in(p_end double precision, p_closed_until double precision, p_now double precision)
+returns double precision immutable language sql as $body$
+  select greatest(1, ceil(coalesce(least(nullif(p_end, 'infinity'), p_closed_until) - p_now, 1)))
+$body$;
+
 create function "{schema}".lock_until_change(p_key text, p_now double precision)
-returns double precision language plpgsql as $body$
-declare
-  v_change double precision := least(
+returns double precision language sql as $body$
+  select "{schema}".lock_change_in(
     (select min(expires_at) from "{schema}".lock_holders where key = p_key),
-    (select until from "{schema}".lock_closures where key = p_key and until > p_now)
-  );
-begin
-  return greatest(1, ceil(coalesce(v_change - p_now, 1)));
-end $body$;
+    (select until from "{schema}".lock_closures where key = p_key and until > p_now),
+    p_now
+  )
+$body$;
 
 -- When a waiter should ask again if nothing wakes it: to stay remembered, and to see the next expiry, because all waiters in front of
 -- it may be dead. Only the head asks more often than six times in an acceptance term.
 create function "{schema}".lock_ask_again(
-  p_key text, p_is_head boolean, p_now double precision, p_patience_ms double precision, p_accept_ms double precision
-) returns double precision language plpgsql as $body$
-begin
-  return ceil(least(
+  p_is_head boolean, p_change_in double precision, p_patience_ms double precision, p_accept_ms double precision
+) returns double precision immutable language sql as $body$
+  select ceil(least(
     p_patience_ms / 3, p_accept_ms * 2 / 3,
-    greatest(case when p_is_head then 0 else p_accept_ms / 6 end, "{schema}".lock_until_change(p_key, p_now))
-  ));
-end $body$;
+    greatest(case when p_is_head then 0 else p_accept_ms / 6 end, p_change_in)
+  ))
+$body$;
 
 -- The end of the minimum hold of a ticket that is confirmed now; 0 without a minimum. 0 and not the present instant, which would lie
 -- in the future again after the clock was set back.
@@ -692,7 +734,7 @@ begin
   if exists (select from "{schema}".lock_holders where key = p_key and id = p_id) then return 'g'; end if;
   select place = (select min(place) from "{schema}".lock_waiters where key = p_key) into v_is_head
   from "{schema}".lock_waiters where key = p_key and id = p_id;
-  if found then return 'q' || "{schema}".lock_ask_again(p_key, v_is_head, p_now, p_patience_ms, p_accept_ms) || ' ' || p_now; end if;
+  if found then return 'q' || "{schema}".lock_ask_again(v_is_head, "{schema}".lock_until_change(p_key, p_now), p_patience_ms, p_accept_ms) || ' ' || p_now; end if;
   select evicted, reason into v_evicted, v_reason from "{schema}".lock_tombstones
   where key = p_key and id = p_id and until > p_now;
   if not found then return null; end if;
