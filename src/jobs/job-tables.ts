@@ -92,7 +92,7 @@ export class JobTables {
         this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
       )
     } catch (error) {
-      throw refusalOf(error) ?? storeErrorOf(error, { doing: about.doing, page: 'docs/jobs.md' })
+      throw this.#failure(error, about.doing)
     }
   }
 
@@ -247,7 +247,7 @@ export class JobTables {
     try {
       return await this.#connections.query(this.#inSchema(text), parameters)
     } catch (error) {
-      throw refusalOf(error) ?? storeErrorOf(error, { doing, page: 'docs/jobs.md' })
+      throw this.#failure(error, doing)
     }
   }
 
@@ -271,7 +271,7 @@ export class JobTables {
         : await this.#callIfInTransaction(executor, name, parameters)
       return JSON.parse(String(rows[0]?.['answer'] ?? null)) as Answer
     } catch (error) {
-      throw transactionError(error, transaction, doing)
+      throw this.#transactionError(error, transaction, doing)
     }
   }
 
@@ -291,32 +291,36 @@ export class JobTables {
     }
     return made
   }
-}
 
-/**
- * Turns errors that only the library can explain into its own. All others, conflicts above all, are the caller's to handle, and
- * pass as they are.
- */
-function transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
-  switch (sqlStateOf(error)) {
-    case '22023':
-      return refusalOf(error) ?? error
-    case 'ZF002':
-      return noTransaction(transaction)
-    case '25P02':
-      return new StoreError(
-        'store-refused',
-        `The transaction was already aborted by an earlier error of its own: roll it back. It was ${doing}.`,
-        { cause: error },
-      )
-    case '3F000':
-    case '42P01':
-    case '42883':
-    case '42501':
-    case '25006':
-      return storeErrorOf(error, { doing, page: 'docs/jobs.md' })
-    default:
-      return error
+  #failure(error: unknown, doing: string): Error {
+    return refusalOf(error) ?? storeErrorOf(error, { doing, page: 'docs/jobs.md', schema: this.#schema })
+  }
+
+  /**
+   * Turns errors that only the library can explain into its own. All others, conflicts above all, are the caller's to handle, and
+   * pass as they are.
+   */
+  #transactionError(error: unknown, transaction: SqlClient, doing: string): unknown {
+    switch (sqlStateOf(error)) {
+      case '22023':
+        return refusalOf(error) ?? error
+      case 'ZF002':
+        return noTransaction(transaction)
+      case '25P02':
+        return new StoreError(
+          'store-refused',
+          `The transaction was already aborted by an earlier error of its own: roll it back. It was ${doing}.`,
+          { cause: error },
+        )
+      case '3F000':
+      case '42P01':
+      case '42883':
+      case '42501':
+      case '25006':
+        return this.#failure(error, doing)
+      default:
+        return error
+    }
   }
 }
 

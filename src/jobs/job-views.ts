@@ -98,7 +98,7 @@ export class JobViews {
     try {
       return await this.#connections.query(inSchema(text, this.#schema), parameters)
     } catch (error) {
-      throw storeErrorOf(error, { doing, page: 'docs/jobs.md' })
+      throw storeErrorOf(error, { doing, page: 'docs/jobs.md', schema: this.#schema })
     }
   }
 }

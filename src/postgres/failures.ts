@@ -29,6 +29,8 @@ export interface FailedRequest {
   readonly doing: string
   /** The page with the grants that this part of the library needs. Default: docs/postgres.md. */
   readonly page?: 'docs/postgres.md' | 'docs/advisory.md' | 'docs/jobs.md' | 'docs/guard.md' | undefined
+  /** The schema with the tables, if it is to be named where something is missing in it. */
+  readonly schema?: string | undefined
 }
 
 /**
@@ -37,15 +39,20 @@ export interface FailedRequest {
  */
 export function storeErrorOf(
   error: unknown,
-  { key, doing, page = 'docs/postgres.md' }: FailedRequest,
+  { key, doing, page = 'docs/postgres.md', schema }: FailedRequest,
 ): StoreError {
   if (error instanceof StoreError) return error
   // A client that wraps another client's errors keeps the code further inside.
   const state = sqlState(error) ?? sqlStateOf(error)
   const cause = causeOf(error, state)
   const refusal = state === undefined ? refusalOf(error) : (REFUSALS[state] ?? REFUSALS[state.slice(0, 2)])
-  if (refusal !== undefined)
-    return new StoreError('store-refused', `${refusal.replace(PAGE, page)} It was ${doing}.`, { key, cause })
+  if (refusal !== undefined) {
+    const named = refusal.replace(SCHEMA, schema === undefined ? 'schema' : `schema ${schema}`)
+    const text = named
+      .replace(MIGRATE, page === 'docs/jobs.md' ? 'jobs.migrate()' : 'migrate()')
+      .replace(PAGE, page)
+    return new StoreError('store-refused', `${text} It was ${doing}.`, { key, cause })
+  }
   const trouble = state === undefined ? unreached(error) : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
   if (trouble !== undefined)
     return new StoreError('store-unavailable', `${trouble} It was ${doing}.`, { key, cause })
@@ -79,8 +86,10 @@ const CREDENTIALS =
 const UNREADABLE =
   'A certificate or key that the PostgreSQL client names cannot be read. Check `sslrootcert`, `sslcert` and `sslkey` of its connection string.'
 const PAGE = '{page}'
+const SCHEMA = '{schema}'
+const MIGRATE = '{migrate}'
 const RIGHTS =
-  'The PostgreSQL role may not do what has to be done. Grant it what {page} lists, or run migrate() as a role that owns the schema.'
+  'The PostgreSQL role may not do what has to be done. Grant it what {page} lists, or run {migrate} as a role that owns the schema.'
 const READ_ONLY =
   'The PostgreSQL server (or the session) is read-only. Connect to the primary; in a fail-over this passes by itself.'
 const TAKEN =
@@ -92,9 +101,9 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '28': CREDENTIALS,
   '3D': 'The PostgreSQL database that the client names does not exist. Create it, or name another one.',
   '42501': RIGHTS,
-  '3F': 'The PostgreSQL schema does not exist. Run migrate() first.',
-  '42P01': 'A PostgreSQL table is not there. Run migrate() first.',
-  '42883': 'A PostgreSQL function is not there. Run migrate() first.',
+  '3F': 'The PostgreSQL {schema} does not exist. Run {migrate} first.',
+  '42P01': 'The PostgreSQL {schema} lacks a table. Run {migrate} first.',
+  '42883': 'The PostgreSQL {schema} lacks a function. Run {migrate} first.',
   '42P07': TAKEN,
   '42710': TAKEN,
   '42723': TAKEN,

@@ -256,7 +256,7 @@ test('top --jobs keeps what it shows while the database is away, and goes on whe
 
 test('top --jobs says which tables are missing and what makes them, and shows the jobs once they are there', async () => {
   await using terminal = start({ args: '--schema elsewhere' })
-  await terminal.shows(/^The schema elsewhere lacks the tables of jobs: jobs\.migrate\(\) makes them\.$/m)
+  await terminal.shows(/^The PostgreSQL schema elsewhere lacks a table\. Run jobs\.migrate\(\) first\./m)
   expect(terminal.screen).not.toContain('STORE AWAY')
   const pool = new pg.Pool({ connectionString: server.url })
   const others = createJobs(pool, { schema: 'elsewhere' })
@@ -311,7 +311,9 @@ test('a database that goes away ends top --jobs with 69 if it was told how often
   expect(missing).toEqual({
     code: 69,
     stdout: '',
-    stderr: 'holdfast: The schema elsewhere lacks the tables of jobs: jobs.migrate() makes them.\n',
+    stderr: expect.stringMatching(
+      /^holdfast: The PostgreSQL schema elsewhere lacks a table\. Run jobs\.migrate\(\) first\. It was .+ jobs\. Cause: relation "elsewhere\.jobs" does not exist\n$/,
+    ),
   })
 })
 

@@ -1,7 +1,7 @@
+import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, JobDetails, JobPage, Jobs, JobsInTime } from '../../../jobs/index.ts'
 import type { GivenFilter } from '../../job-filter.ts'
-import { lookProblem } from './look-problem.ts'
 import { SeldomLook } from './seldom-look.ts'
 
 /** What of the jobs is looked at. */
@@ -36,8 +36,6 @@ type JobsStoreState =
   | { readonly tag: 'refused'; readonly message: string }
 
 export interface JobLooksOptions {
-  /** The schema with the tables. */
-  readonly schema: string
   readonly everyMs: number
   readonly onSeen: () => void
   /** Something went wrong that is not of the store, such as a name that no job can have. */
@@ -141,7 +139,7 @@ export class JobLooks {
   }
 
   #failed(error: StoreError): JobsStoreState {
-    const message = lookProblem(error, this.#options)
+    const message = explained(error)
     if (error.code === 'store-refused') return { tag: 'refused', message }
     return { tag: 'away', sinceAt: this.#store.tag === 'away' ? this.#store.sinceAt : Date.now(), message }
   }

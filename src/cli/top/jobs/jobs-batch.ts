@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, Jobs, JobView } from '../../../jobs/index.ts'
 import { EXIT } from '../../exit-codes.ts'
@@ -8,7 +9,6 @@ import { json } from '../../text.ts'
 import { PAGE_JOBS } from './job-looks.ts'
 import { jobsTitle } from './jobs-header.ts'
 import type { JobsTopOptions } from './jobs-live.ts'
-import { lookProblem } from './look-problem.ts'
 
 export interface JobsBatchOptions extends JobsTopOptions {
   /** How many looks; `undefined`: until the process is ended. */
@@ -35,7 +35,7 @@ export async function printJobLooks(jobs: Jobs, options: JobsBatchOptions): Prom
       printed += 1
     } catch (error) {
       if (!(error instanceof StoreError)) throw error
-      if (!isAway) complain(lookProblem(error, options))
+      if (!isAway) complain(explained(error))
       isAway = true
       // With a number of looks the command ends instead of waiting for the store.
       if (options.count !== undefined) return EXIT.storeUnavailable

@@ -20,8 +20,6 @@ import {
 export interface JobsTopOptions {
   readonly store: string
   readonly everyMs: number
-  /** The schema with the tables. */
-  readonly schema: string
   readonly filter: GivenFilter
 }
 
@@ -59,7 +57,6 @@ class LiveJobs {
     this.#options = options
     this.#view = firstJobsView(options.filter)
     this.#looks = new JobLooks(jobs, queryOf(this.#view), {
-      schema: options.schema,
       everyMs: options.everyMs,
       onSeen: () => this.#draw(),
       onError: options.fail,

@@ -19,9 +19,8 @@ export async function showTopJobs(
   { everyMs, count, asJson, isLive }: TopLooks,
 ): Promise<number> {
   const url = givenPostgresUrl(given)
-  const schema = given.text('schema') ?? 'holdfast'
-  const options = { store: storeName(url), schema, everyMs, filter: filterOf(given) }
-  const jobs = await openJobs(url, { schema })
+  const options = { store: storeName(url), everyMs, filter: filterOf(given) }
+  const jobs = await openJobs(url, { schema: given.text('schema') ?? 'holdfast' })
   try {
     return isLive
       ? await showLiveJobs(jobs, options)
