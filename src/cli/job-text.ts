@@ -1,5 +1,5 @@
 import { escaped } from '../base/text.ts'
-import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView } from '../jobs/index.ts'
+import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView, NamedLimit } from '../jobs/index.ts'
 import { table } from './table.ts'
 import { paintFor, roomOnScreen } from './terminal.ts'
 import { age, json, plain } from './text.ts'
@@ -94,6 +94,22 @@ function attemptLines({ attempt, worker, startedAt, endedAt, error }: FailedAtte
 
 function textLines(text: string | null): readonly string[] {
   return (text ?? '').split('\n').map(escaped)
+}
+
+export function limitLines(limits: readonly NamedLimit[]): readonly string[] {
+  const columns = [
+    { title: 'NAME', narrow: 'cut' as const },
+    { title: 'PAUSED' },
+    { title: 'CONCURRENCY', align: 'right' as const },
+    { title: 'RATE', align: 'right' as const },
+  ]
+  const rows = limits.map(({ name, isPaused, concurrency, rate }) => [
+    plain(name),
+    isPaused ? 'yes' : 'no',
+    concurrency === null ? '–' : String(concurrency),
+    rate === null ? '–' : `${rate.points} in ${age(rate.windowMs)}`,
+  ])
+  return painted(table(columns, rows, roomOnScreen()))
 }
 
 export function historyLines(steps: readonly JobsInTime[]): readonly string[] {

@@ -34,6 +34,7 @@ import type {
   Jobs,
   JobsOptions,
   ListOptions,
+  PauseOptions,
   WaitForOptions,
   Worker,
 } from './jobs.ts'
@@ -45,6 +46,7 @@ import { rememberParts } from './parts.ts'
 import { ProgressReports } from './progress-reports.ts'
 import { ENDED, NOT_ENDED, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
+import { untilIdle } from './until-idle.ts'
 import { JobWakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
 import { type JobHandler, JobWorker } from './worker.ts'
@@ -97,6 +99,8 @@ class PostgresJobs implements Jobs {
   readonly #keepEndedMs: number
   readonly #maxPayloadBytes: number
   readonly #cleanUps = new CleanUps(() => this.cleanUp())
+  /** Aborts when these jobs are closed, with the error for a call that waits. */
+  readonly #closing = new AbortController()
   #closed: Promise<void> | undefined
 
   constructor(client: PostgresPool, options: JobsOptions) {
@@ -302,8 +306,15 @@ class PostgresJobs implements Jobs {
     await this.#tables.limit(parseText('name', name), parseLimit(limit))
   }
 
-  async pause(name: string): Promise<void> {
+  async pause(name: string, options: PauseOptions = {}): Promise<void> {
+    checkOptions(options, ['untilIdle', 'signal'])
+    const { untilIdle: waits = false } = options
+    if (typeof waits !== 'boolean') throw expected('untilIdle', 'true or false', waits)
+    const signal = parseSignal(options.signal)
+    signal?.throwIfAborted()
     await this.#tables.pause(parseText('name', name), { isPaused: true })
+    if (!waits) return
+    await untilIdle(this.#tables, name, [this.#closing.signal, ...(signal === undefined ? [] : [signal])])
   }
 
   async resume(name: string): Promise<void> {
@@ -321,6 +332,7 @@ class PostgresJobs implements Jobs {
   close(options: StopOptions = {}): Promise<void> {
     const graceMs = graceOf(options)
     this.#closed ??= Promise.resolve()
+    this.#closing.abort(new ClosedError('These jobs were closed, so nobody waits for them any more.'))
     return this.#stopAll(graceMs)
   }
 

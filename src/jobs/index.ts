@@ -35,6 +35,7 @@ export type {
   Jobs,
   JobsOptions,
   ListOptions,
+  PauseOptions,
   WaitForOptions,
   Worker,
 } from './jobs.ts'

@@ -218,6 +218,15 @@ export class JobTables {
     await this.#query(call, [name, String(isPaused)], isPaused ? 'pausing jobs' : 'resuming jobs')
   }
 
+  /** What of a paused name is still to end. `claims`: those of an earlier answer, or null. */
+  stillBusy(
+    name: string,
+    claims: readonly string[] | null,
+  ): Promise<{ readonly claims: readonly string[]; readonly running: number }> {
+    const parameters = [name, claims === null ? null : textArray(claims)]
+    return this.call('jobs_still_busy($1::text, $2::text::text[])', parameters, { doing: 'waiting for jobs' })
+  }
+
   async limits(): Promise<readonly NamedLimit[]> {
     const rows = await this.call<readonly RawLimit[]>('jobs_limits()', [], { doing: 'reading limits' })
     return rows.map(({ name, isPaused, concurrency, points, windowMs }) => ({

@@ -87,6 +87,14 @@ export interface WaitForOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** How long a pause waits. */
+export interface PauseOptions {
+  /** Whether to wait until no job of the name runs. Default: false. */
+  readonly untilIdle?: boolean | undefined
+  /** Ends the wait: it rejects with `signal.reason`. `AbortSignal.timeout(30_000)` is a time limit. Default: no limit. */
+  readonly signal?: AbortSignal | undefined
+}
+
 /** How to run the jobs that there are. */
 export interface DrainOptions extends WorkOptions {
   /** Runs delayed jobs at once, and makes the attempts of failing jobs without their backoffs. Default: false: it leaves them. */
@@ -253,9 +261,12 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   setLimit(name: NameOf<Payloads>, limit: NameLimit): Promise<void>
   /**
    * No claim takes a job of this name from then on, in any process, until {@link resume}. Jobs of a claim that has begun, or claimed
-   * ahead, still run, and jobs may be enqueued.
+   * ahead, still run, and jobs may be enqueued. With `untilIdle` it resolves when these have ended, too: then no job of the name runs.
+   *
+   * @throws {ClosedError} when these jobs are closed while it waits. While the database does not answer, it waits on. The name stays
+   * paused, however the wait ends.
    */
-  pause(name: NameOf<Payloads>): Promise<void>
+  pause(name: NameOf<Payloads>, options?: PauseOptions): Promise<void>
   /** Lets the jobs of a paused name begin again. */
   resume(name: NameOf<Payloads>): Promise<void>
   /** The names that are paused or have a limit. */

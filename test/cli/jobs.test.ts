@@ -2,6 +2,7 @@ import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { createJobs, type Jobs } from '../../src/jobs/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
+import { until } from '../servers/until.ts'
 import { Shell } from './holdfast-process.ts'
 
 let server: PostgresServer
@@ -130,7 +131,7 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
   const cases: [string[], string][] = [
     [
       ['jobs', 'drop'],
-      'Expected the first word to be one of count, ls, show, retry, cancel, remove, history, got "drop".',
+      'Expected the first word to be one of count, ls, show, retry, cancel, remove, history, pause, resume, limits, got "drop".',
     ],
     [['jobs', 'ls', 'x'], 'Expected the command to be given without another word, got "x".'],
     [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
@@ -190,4 +191,65 @@ test('jobs refuses an option that its word does not take, before anything is cha
     ['history', '--since', '1h'],
   ])
     expect(await shell.run(['jobs', ...words])).toMatchObject({ code: 64, stdout: '' })
+})
+
+test('jobs pause, limits and resume say what the jobs of a name may do', async () => {
+  expect(await shell.run(['jobs', 'limits'])).toEqual({
+    code: 0,
+    stdout: '',
+    stderr: 'holdfast: no name is paused or has a limit\n',
+  })
+  await jobs.setLimit('bill', { concurrency: 5, rate: { points: 100, window: '1m' } })
+  expect((await shell.run(['jobs', 'pause', 'mail', 'sms', 'mail'])).stdout).toBe('paused mail\npaused sms\n')
+  const { stdout } = await shell.run(['jobs', 'limits'])
+  expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
+    ['NAME', 'PAUSED', 'CONCURRENCY', 'RATE'],
+    ['bill', 'no', '5', '100 in 1m 00s'],
+    ['mail', 'yes', '–', '–'],
+    ['sms', 'yes', '–', '–'],
+    [''],
+  ])
+  expect(JSON.parse((await shell.run(['jobs', 'resume', 'mail', 'bill', '--json'])).stdout)).toEqual({
+    resumed: ['mail'],
+  })
+  expect(await shell.run(['jobs', 'resume', 'mail'])).toEqual({
+    code: 1,
+    stdout: '',
+    stderr: 'holdfast: there is no such name that is paused\n',
+  })
+  const [first] = (await shell.run(['jobs', 'limits', '--json'])).stdout.split('\n')
+  expect(JSON.parse(first ?? '')).toMatchObject({ name: 'bill', isPaused: false, concurrency: 5 })
+})
+
+test('jobs pause --until-idle waits for the jobs that run, and leaves the name paused when it is interrupted', async () => {
+  await jobs.enqueue('mail')
+  const [job] = await jobs.claim('mail')
+  const interrupted = shell.start(['jobs', 'pause', 'mail', '--until-idle'])
+  await until('it waits', () => interrupted.stderr.includes('waiting for the jobs of mail that run'))
+  interrupted.signal('SIGINT')
+  expect(await interrupted.exit).toBe(130)
+  expect(await jobs.limits()).toMatchObject([{ name: 'mail', isPaused: true }])
+  const waiting = shell.start(['jobs', 'pause', 'mail', '--until-idle'])
+  let hasEnded = false
+  void waiting.exit.then(() => {
+    hasEnded = true
+  })
+  await new Promise((resolve) => setTimeout(resolve, 2000))
+  expect(hasEnded).toBe(false)
+  await job?.complete()
+  expect(await waiting.exit).toBe(0)
+})
+
+test.each([
+  [['pause'], 'Expected NAME, got nothing.'],
+  [['resume'], 'Expected NAME, got nothing.'],
+  [['limits', 'mail'], 'Expected the command to be given without another word, got "mail".'],
+  [['resume', 'mail', '--until-idle'], 'Expected an option of `holdfast jobs resume`, got --until-idle.'],
+  [['pause', 'mail', '--limit', '2'], 'Expected an option of `holdfast jobs pause`, got --limit.'],
+])('jobs %j is refused by a sentence', async (words, sentence) => {
+  expect(await shell.run(['jobs', ...words])).toEqual({
+    code: 64,
+    stdout: '',
+    stderr: `holdfast: ${sentence} See holdfast jobs --help.\n`,
+  })
 })

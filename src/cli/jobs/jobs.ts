@@ -1,8 +1,9 @@
 import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
+import { interruption } from '../interruption.ts'
 import { filterOf, isFiltered, NO_FILTER } from '../job-filter.ts'
-import { countLines, historyLines, jobLines, jobPage } from '../job-text.ts'
+import { countLines, historyLines, jobLines, jobPage, limitLines } from '../job-text.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
@@ -26,7 +27,7 @@ type JobAction = (typeof JOB_ACTIONS)[number]
 /** An option that is ignored may change more jobs than were meant: `remove --state dead --limit 10`. */
 function refuseOptions(given: ParsedArguments, word: JobAction): void {
   const refused = OF_SOME_ACTIONS.find(
-    (name) => given.text(name) !== undefined && !OPTIONS_OF[word].includes(name),
+    (name) => (given.flag(name) || given.text(name) !== undefined) && !OPTIONS_OF[word].includes(name),
   )
   if (refused !== undefined)
     throw new UsageError(`Expected an option of \`holdfast jobs ${word}\`, got --${refused}.`)
@@ -42,13 +43,16 @@ const OPTIONS_OF: Readonly<Record<JobAction, readonly string[]>> = {
   cancel: [...FILTER, 'reason'],
   remove: FILTER,
   history: ['span', 'step', 'name'],
+  pause: ['until-idle'],
+  resume: [],
+  limits: [],
 }
 
 const OF_SOME_ACTIONS = [...new Set(Object.values(OPTIONS_OF).flat())]
 
 const ACTIONS: Readonly<
   Record<JobAction, (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>>
-> = { count, ls, show, retry, cancel, remove, history }
+> = { count, ls, show, retry, cancel, remove, history, pause, resume, limits }
 
 async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
@@ -107,6 +111,43 @@ async function history(jobs: Jobs, given: ParsedArguments, words: readonly strin
 }
 
 const HISTORY_STEP_MS = 300_000
+
+async function pause(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
+  const names = namesOf(words)
+  const untilIdle = given.flag('until-idle')
+  const options = { untilIdle, signal: untilIdle ? interruption() : undefined }
+  // All are paused before any of them is waited for.
+  for (const name of names) await jobs.pause(name)
+  if (untilIdle) {
+    complain(
+      `paused, also if this wait is interrupted; waiting for the jobs of ${names.map(plain).join(', ')} that run`,
+    )
+    await Promise.all(names.map((name) => jobs.pause(name, options)))
+  }
+  return report(given, 'paused', names, '')
+}
+
+async function resume(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
+  const names = namesOf(words)
+  const limited = await jobs.limits()
+  const paused = names.filter((name) => limited.some((limit) => limit.name === name && limit.isPaused))
+  for (const name of paused) await jobs.resume(name)
+  return report(given, 'resumed', paused, 'there is no such name that is paused')
+}
+
+async function limits(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
+  refuseWords(words)
+  const limited = await jobs.limits()
+  if (given.flag('json')) for (const each of limited) print(json(each))
+  else if (limited.length === 0) complain('no name is paused or has a limit')
+  else for (const line of limitLines(limited)) print(line)
+  return EXIT.ok
+}
+
+function namesOf(words: readonly string[]): readonly string[] {
+  if (words.length === 0) throw new UsageError('Expected NAME, got nothing.')
+  return [...new Set(words)]
+}
 
 /** The jobs that are to be changed. Without IDs and without a filter it would be all of them. */
 function selectionOf(given: ParsedArguments, ids: readonly string[]): JobSelection {

@@ -165,6 +165,27 @@ begin
 end
 $function$;
 
+-- What of a paused name is still to end. claims_before: null, or claims that an earlier call has answered. Answers { claims, running }.
+--   claims    transactions that have looked at the limits and are open, maybe since before the pause; only those of claims_before
+--   running   how many jobs of the name run, or are claimed ahead
+-- A transaction that has looked at a table keeps a lock of it up to its end, and a claim looks at the limits before it takes a job. So
+-- when all claims of an answer have ended, and after that no job of the name runs, none runs until it is resumed. The locks are read
+-- first: what such a transaction has committed is visible before its locks go. A statement locks a table before it takes its snapshot.
+create function "{schema}".jobs_still_busy(named text, claims_before text[]) returns json
+language plpgsql set search_path = "{schema}", pg_temp as $function$
+declare
+  claims text[];
+begin
+  select coalesce(array_agg(distinct l.virtualtransaction), '{}') into claims from pg_locks l
+  where l.locktype = 'relation' and l.relation = 'job_limits'::regclass and l.pid <> pg_backend_pid()
+    and l.database = (select oid from pg_database where datname = current_database())
+    and (claims_before is null or l.virtualtransaction = any (claims_before));
+  return json_build_object(
+    'claims', to_json(claims), 'running', (select count(*) from jobs where state = 'running' and name = named)
+  );
+end
+$function$;
+
 -- Forgets a row that says nothing, and wakes the workers of the name.
 create function "{schema}".jobs_limit_changed(changed text) returns void
 language plpgsql set search_path = "{schema}", pg_temp as $function$

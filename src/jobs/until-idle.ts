@@ -1,0 +1,43 @@
+import { type Backoff, backoffMs } from '../base/backoff.ts'
+import { paused, systemClock } from '../base/clock.ts'
+import { isHoldfastError } from '../errors.ts'
+import type { JobTables } from './job-tables.ts'
+
+/**
+ * Resolves when no job of a paused name runs, and no claim is under way that may have missed the pause. While the database does not
+ * answer, it waits on. Rejects with the reason of a signal, as soon as it aborts.
+ */
+export async function untilIdle(
+  tables: JobTables,
+  name: string,
+  signals: readonly AbortSignal[],
+): Promise<void> {
+  let end = (_reason: unknown): void => {}
+  const ended = new Promise<never>((_, reject) => {
+    end = reject
+  })
+  const onAbort = (event: Event): void => end((event.target as AbortSignal).reason)
+  for (const signal of signals) signal.addEventListener('abort', onAbort)
+  try {
+    for (const signal of signals) signal.throwIfAborted()
+    await Promise.race([ended, look(tables, name, signals)])
+  } finally {
+    for (const signal of signals) signal.removeEventListener('abort', onAbort)
+  }
+}
+
+async function look(tables: JobTables, name: string, signals: readonly AbortSignal[]): Promise<void> {
+  let claims: readonly string[] | null = null
+  for (let looks = 1; signals.every(({ aborted }) => !aborted); looks += 1) {
+    try {
+      const still = await tables.stillBusy(name, claims)
+      if (still.claims.length === 0 && still.running === 0) return
+      claims = still.claims
+    } catch (error) {
+      if (!isHoldfastError(error, 'store-unavailable')) throw error
+    }
+    await paused(systemClock, backoffMs(LOOKING, looks), ...signals)
+  }
+}
+
+const LOOKING: Backoff = { firstMs: 10, longestMs: 500, jitter: 0.1 }
