@@ -96,6 +96,15 @@ function textLines(text: string | null): readonly string[] {
   return (text ?? '').split('\n').map(escaped)
 }
 
+export function pausedNames(limits: readonly NamedLimit[]): readonly string[] {
+  return limits.filter(({ isPaused }) => isPaused).map(({ name }) => name)
+}
+
+/** `paused: mail, sms`. */
+export function pausedText(names: readonly string[]): string {
+  return `paused: ${names.map(plain).join(', ')}`
+}
+
 export function limitLines(limits: readonly NamedLimit[]): readonly string[] {
   const columns = [
     { title: 'NAME', narrow: 'cut' as const },

@@ -201,6 +201,9 @@ test('jobs pause, limits and resume say what the jobs of a name may do', async (
   })
   await jobs.setLimit('bill', { concurrency: 5, rate: { points: 100, window: '1m' } })
   expect((await shell.run(['jobs', 'pause', 'mail', 'sms', 'mail'])).stdout).toBe('paused mail\npaused sms\n')
+  expect((await shell.run(['jobs'])).stderr).toBe(
+    'holdfast: there are no jobs\nholdfast: paused: mail, sms\n',
+  )
   const { stdout } = await shell.run(['jobs', 'limits'])
   expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
     ['NAME', 'PAUSED', 'CONCURRENCY', 'RATE'],

@@ -208,6 +208,7 @@ const NOTHING_SEEN: JobsSeen = {
   page: { jobs: [], next: null },
   job: undefined,
   counts: [],
+  paused: [],
   history: [],
   countsProblem: undefined,
   historyProblem: undefined,

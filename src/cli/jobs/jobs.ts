@@ -3,7 +3,15 @@ import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { interruption } from '../interruption.ts'
 import { filterOf, isFiltered, NO_FILTER } from '../job-filter.ts'
-import { countLines, historyLines, jobLines, jobPage, limitLines } from '../job-text.ts'
+import {
+  countLines,
+  historyLines,
+  jobLines,
+  jobPage,
+  limitLines,
+  pausedNames,
+  pausedText,
+} from '../job-text.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
 import { complain, print } from '../terminal.ts'
 import { json, plain } from '../text.ts'
@@ -56,10 +64,14 @@ const ACTIONS: Readonly<
 
 async function count(jobs: Jobs, given: ParsedArguments, words: readonly string[]): Promise<number> {
   refuseWords(words)
-  const counts = await jobs.count()
+  const [counts, limited] = await Promise.all([jobs.count(), jobs.limits()])
+  const paused = pausedNames(limited)
   if (given.flag('json')) for (const each of counts) print(json(each))
-  else if (counts.length === 0) complain('there are no jobs')
-  else for (const line of countLines(counts)) print(line)
+  else {
+    if (counts.length === 0) complain('there are no jobs')
+    else for (const line of countLines(counts)) print(line)
+    if (paused.length > 0) complain(pausedText(paused))
+  }
   return EXIT.ok
 }
 

@@ -2,6 +2,7 @@ import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, JobDetails, JobPage, Jobs, JobsInTime } from '../../../jobs/index.ts'
 import type { GivenFilter } from '../../job-filter.ts'
+import { pausedNames } from '../../job-text.ts'
 import { SeldomLook } from './seldom-look.ts'
 
 /** What of the jobs is looked at. */
@@ -23,6 +24,8 @@ export interface JobsSeen {
   /** `null`: there is no such job. `undefined`: it was not seen yet. */
   readonly job: JobDetails | null | undefined
   readonly counts: readonly JobCount[] | undefined
+  /** The names that are paused. */
+  readonly paused: readonly string[]
   readonly history: readonly JobsInTime[] | undefined
   /** Why there are no counts. Large tables may take longer to count than a statement may. */
   readonly countsProblem: string | undefined
@@ -53,6 +56,7 @@ export class JobLooks {
   #store: JobsStoreState = { tag: 'present', lookMs: 0 }
   #page: JobPage | undefined
   #job: JobDetails | null | undefined
+  #paused: readonly string[] = []
   #timer: NodeJS.Timeout | undefined
   #isLooking = false
   #isDue = false
@@ -73,6 +77,7 @@ export class JobLooks {
       page: this.#page,
       job: this.#job,
       counts: this.#counts.latest,
+      paused: this.#paused,
       history: this.#history.latest,
       countsProblem: this.#counts.problem,
       historyProblem: this.#history.problem,
@@ -147,14 +152,16 @@ export class JobLooks {
   async #see(query: JobsQuery): Promise<void> {
     const begun = performance.now()
     const { filter, after, id } = query
-    const [page, job] = await Promise.all([
+    const [page, job, limits] = await Promise.all([
       this.#jobs.list({ ...filter, after, limit: PAGE_JOBS }),
       id === undefined ? undefined : this.#jobs.find(id),
+      this.#jobs.limits(),
     ])
     // Where the last look has failed, so has the count, which rests now.
     if (this.#store.tag !== 'present') this.#counts.lookNow()
     this.#store = { tag: 'present', lookMs: performance.now() - begun }
     this.#at = Date.now()
+    this.#paused = pausedNames(limits)
     // Another page may have been asked for meanwhile.
     if (filter === this.#query.filter && after === this.#query.after) this.#page = page
     if (id === this.#query.id) this.#job = job

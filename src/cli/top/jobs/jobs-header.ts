@@ -1,5 +1,6 @@
 import { JOB_STATES, type JobCount } from '../../../jobs/index.ts'
 import { type GivenFilter, isFiltered } from '../../job-filter.ts'
+import { pausedText } from '../../job-text.ts'
 import type { Paint } from '../../terminal.ts'
 import { age, plain, width } from '../../text.ts'
 import { timeOf, zoneName } from '../header.ts'
@@ -32,8 +33,9 @@ export function jobsHeaderLines(
   ]
 }
 
-function countsLine({ counts, countsProblem, store }: JobsSeen): string {
-  if (counts !== undefined) return countsText(counts)
+function countsLine({ counts, countsProblem, paused, store }: JobsSeen): string {
+  if (counts !== undefined)
+    return `${countsText(counts)}${paused.length === 0 ? '' : `; ${pausedText(paused)}`}`
   // The line below says it.
   return store.tag === 'refused' ? '' : plain(countsProblem ?? 'counting …')
 }
