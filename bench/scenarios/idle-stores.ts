@@ -1,21 +1,25 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import { Pool } from 'pg'
 import type { Store } from '../../src/contract/index.ts'
 import { createLocks } from '../../src/index.ts'
 import { etcdStore } from '../../src/stores/etcd/index.ts'
+import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { sqliteStore } from '../../src/stores/sqlite/index.ts'
+import type { Surroundings } from '../adapter.ts'
 import type { Candidate } from '../scenario.ts'
 
 /**
- * So many waiters of one process on a key that stays held, on a file. Per second: requests, the tickets that they ask about, and the
- * share of a processor that the process uses, in per cent. A group of tickets costs the file a few statements.
+ * So many waiters of one process on a key that stays held. Per second: requests, the tickets that they ask about, and the share of a
+ * processor that the process uses, in per cent. On SQLite a group of tickets costs a few statements. On PostgreSQL each ticket
+ * is a row that is updated.
  */
-export function idleOnSqlite(waiters: number): Candidate {
+export function idleOn(open: (surroundings: Surroundings) => Store, waiters: number): Candidate {
   return {
     name: `holdfast, ${waiters.toLocaleString('en')} waiters`,
-    async measure({ folder }, { quick }) {
+    async measure(surroundings, { quick }) {
       let requests = 0
       let asked = 0
-      const store = sqliteStore(`${folder}/idle.db`)
+      const store = open(surroundings)
       const renew = store.renew.bind(store)
       const counting: Pick<Store, 'renew'> = {
         renew: (tickets) => {
@@ -36,6 +40,14 @@ export function idleOnSqlite(waiters: number): Candidate {
       ]
     },
   }
+}
+
+export function onSqlite({ folder }: Surroundings): Store {
+  return sqliteStore(`${folder}/idle.db`)
+}
+
+export function onPostgres({ postgresUrl }: Surroundings): Store {
+  return postgresStore(new Pool({ connectionString: postgresUrl }))
 }
 
 /** The same on etcd. Per second: requests, and the shares of a processor that the server and the process use, in per cent. */

@@ -53,6 +53,8 @@ export class RenewalLoop {
   #wallLead: number
   #noticesSleep = false
   #awaited = 0
+  /** How many tickets the next request may ask about. */
+  #most = FIRST_BATCH
 
   /** By a promise, which costs a tenth of queueMicrotask in Node.js. */
   readonly #askSoon = (): void => {
@@ -61,7 +63,7 @@ export class RenewalLoop {
   readonly #askAtOnce = (): void => {
     this.#willAsk = false
     const from = now(this.#clock, this.#store)
-    this.#inSlice(from, () => this.#wheel.takeUrgent(BATCH))
+    this.#inSlice(from, () => this.#wheel.takeUrgent(this.#most))
     if (this.#wheel.isBehind) this.#wakeBy(from.monotonicMs)
   }
 
@@ -143,8 +145,8 @@ export class RenewalLoop {
     const from = now(this.#clock, this.#store)
     this.#wheel.advance(from.monotonicMs, { every: this.#hasSlept(from) })
     this.#inSlice(from, (at) => {
-      const urgent = this.#wheel.takeUrgent(BATCH)
-      return urgent.length > 0 ? urgent : this.#wheel.takeDue(BATCH, at.monotonicMs)
+      const urgent = this.#wheel.takeUrgent(this.#most)
+      return urgent.length > 0 ? urgent : this.#wheel.takeDue(this.#most, at.monotonicMs)
     })
     this.#rest(from)
   }
@@ -169,8 +171,16 @@ export class RenewalLoop {
       const batch = take(at)
       if (batch.length === 0) return
       this.#lookAfter(batch, at)
+      const before = at.monotonicMs
       at = now(this.#clock, this.#store)
+      this.#fitBatch(at.monotonicMs - before)
     } while (at.monotonicMs - from.monotonicMs < SLICE_MS)
+  }
+
+  /** Cold code takes ten times as long for a ticket as warm code, and a full batch of it would hold the event loop. */
+  #fitBatch(tookMs: number): void {
+    if (tookMs > SLICE_MS / 2) this.#most = Math.max(FIRST_BATCH, this.#most >> 1)
+    else this.#most = Math.min(LARGEST_BATCH, this.#most * 2)
   }
 
   /** `at`: a moment before `due()` is called for any of them, so it is before the request. */
@@ -235,8 +245,9 @@ export class RenewalLoop {
 
 /** How long a round may hold the event loop. Beyond it no new batch is begun; a batch takes about half a millisecond. */
 const SLICE_MS = 3
+const FIRST_BATCH = 64
 /** A script that renews 500 tickets keeps a Redis server busy for about a millisecond. */
-const BATCH = 500
+const LARGEST_BATCH = 500
 const SOON: Promise<void> = Promise.resolve()
 const SLEEP_CHECK_MS = 1000
 /** Clocks are slewed by less between two rounds; a suspend that matters is longer. */
