@@ -3,6 +3,7 @@ import postgres from 'postgres'
 import { createJobs, type Jobs, type JobsOptions } from '../../src/jobs/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { type FaultProxy, startProxy } from '../servers/tcp-proxy.ts'
+import { addChecks } from './checks.ts'
 
 export type ClientKind = 'pg' | 'postgres.js'
 export const CLIENT_KINDS: readonly ClientKind[] = ['pg', 'postgres.js']
@@ -58,9 +59,12 @@ export class JobsScene implements AsyncDisposable {
 let schemas = 0
 let server: PostgresServer | undefined
 
-/** One server for all scenes of a file. */
+/** One server for all scenes of a file. Its tables of jobs check what the library's own do not. */
 export async function sharedServer(): Promise<PostgresServer> {
-  server ??= await startPostgres()
+  if (server === undefined) {
+    server = await startPostgres()
+    await addChecks(server)
+  }
   return server
 }
 
