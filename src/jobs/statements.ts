@@ -87,6 +87,7 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Tables,
     scripts.version1Enqueue,
     scripts.version1Settle,
+    scripts.version1Leases,
     scripts.version1Claim,
     scripts.version1Upkeep,
     scripts.version1Limits,
