@@ -171,6 +171,40 @@ begin
 end
 $function$;
 
+-- Completes those of the attempts that run and that no other transaction has locked, and answers the ids. ids and attempts are a part of
+-- done, which results belongs to. For jobs_settle, whose settings apply.
+create function "{schema}".jobs_complete(
+  ids bigint[], attempts integer[], done bigint[], results text[], keeps_completed boolean
+) returns bigint[] language plpgsql as $function$
+declare
+  completed bigint[];
+begin
+  with held as (
+    select ctid as place from jobs
+    -- If there are several attempts of a job, width_bucket finds the last one. No earlier one can be the one that
+    -- runs. coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would
+    -- choose a partial index and read all of them.
+    where id = any (ids) and attempt = attempts[width_bucket(id, ids)] and coalesce(state = 'running', false)
+    for update skip locked
+  ), gone as (
+    delete from jobs where ctid = any (array(select place from held)) returning *
+  ), kept as (
+    insert into ended_jobs (
+      id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
+      backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result,
+      children, if_child_fails, tell_at
+    )
+    select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
+      max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
+      failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
+      case when followed then clock_timestamp() end
+    from gone where keeps_completed or key_until > clock_timestamp() or followed
+  )
+  select array_agg(id) into completed from gone;
+  return completed;
+end
+$function$;
+
 -- Ends attempts.
 --   done, attempts   the jobs that are done and their attempts, in order of both
 --   results          null, or the result of each done job as JSON
@@ -204,6 +238,17 @@ declare
   is_busy boolean := false;
   outcomes jsonb := '[]';
 begin
+  if groups = '{}' and done <> '{}' and not patient then
+    -- Mostly this is all, and it waits for no other transaction. The locks and the limit below would cost more than it does.
+    completed := jobs_complete(done, attempts, done, results, keeps_completed);
+    if cardinality(completed) = cardinality(done) and others is null then
+      return '{"lost":[],"busy":[],"outcomes":[]}';
+    end if;
+    select coalesce(array_agg(id), '{}'), array_agg(attempt) into free, free_attempts from (
+      select id, attempt from unnest(done, attempts) as pair (id, attempt)
+      where not (id = any (coalesce(completed, '{}')) and attempt = attempts[width_bucket(id, done)]) order by id, attempt
+    ) rest;
+  end if;
   if not patient then
     -- Before the limit applies: a vacuum or a migration may have the tables for longer, and then nothing can be settled.
     lock table jobs, ended_jobs in row exclusive mode;
@@ -219,26 +264,10 @@ begin
         ) keys;
       end if;
       if free <> '{}' then
-        with gone as (
-          delete from jobs
-          -- If there are several attempts of a job, width_bucket finds the last one. No earlier one can be the one that
-          -- runs. coalesce hides the state from the planner. Its statistics mostly know of no running jobs, so it would
-          -- choose a partial index and read all of them.
-          where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
-          returning *
-        ), kept as (
-          insert into ended_jobs (
-            id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
-            backoff_ms, max_backoff_ms, enqueued_at, started_at, ended_at, worker, trace, error, failed_attempts, progress, result,
-            children, if_child_fails, tell_at
-          )
-          select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
-            max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
-            failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
-            case when followed then clock_timestamp() end
-          from gone where keeps_completed or key_until > clock_timestamp() or followed
-        )
-        select array_agg(id) into completed from gone;
+        perform from jobs
+        where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
+        order by id for update;
+        completed := completed || jobs_complete(free, free_attempts, done, results, keeps_completed);
       end if;
       if not patient then
         perform set_config('lock_timeout', lock_limit, true);
