@@ -27,6 +27,7 @@ declare
   is_pending boolean := false;
   absent bigint[];
   enqueued bigint;
+  nothing text;
 begin
   if own_children is not null then
     absent := jobs_lock_children(own_children);
@@ -52,7 +53,8 @@ begin
   end if;
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
-    perform pg_notify('holdfast_jobs', job_name);
+    -- An assignment is no statement of its own, as perform would be.
+    nothing := pg_notify('holdfast_jobs', job_name)::text;
   end if;
   return enqueued;
 end
