@@ -228,8 +228,9 @@ export class ClaimLoop {
 
   #take({ jobs, againMs }: ClaimResult, askedAt: Instant): void {
     const { wakes, take } = this.#options
-    wakes.probe()
     take(jobs, askedAt)
+    // After that, because it need not be done before the handlers start.
+    wakes.probe()
     this.claimSoon()
     // 0: there are more, and they are claimed as soon as the worker can take them.
     this.#lookIn(Math.min(againMs || Number.POSITIVE_INFINITY, this.#nextLookMs()))

@@ -66,6 +66,8 @@ export class JobTables {
   readonly #connections: PostgresConnections
   readonly #schema: string
   readonly #texts = new Map<string, string>()
+  /** By the calls. */
+  readonly #selects = new Map<string, string>()
 
   constructor(connections: PostgresConnections, schema: string) {
     this.#connections = connections
@@ -252,9 +254,13 @@ export class JobTables {
     )
   }
 
-  async #query(text: string, parameters: readonly (string | null)[], doing: string) {
+  #query(text: string, parameters: readonly (string | null)[], doing: string) {
+    return this.#ask(this.#inSchema(text), parameters, doing)
+  }
+
+  async #ask(text: string, parameters: readonly (string | null)[], doing: string) {
     try {
-      return await this.#connections.query(this.#inSchema(text), parameters)
+      return await this.#connections.query(text, parameters)
     } catch (error) {
       throw this.#failure(error, doing)
     }
@@ -266,9 +272,8 @@ export class JobTables {
     parameters: readonly (string | null)[],
     { doing, transaction }: About,
   ): Promise<Answer> {
-    const name = call.replace(/\bjobs_/, '"{schema}".jobs_')
     if (transaction === undefined) {
-      const [row] = await this.#query(`select ${name}::text as answer`, parameters, doing)
+      const [row] = await this.#ask(this.#selectOf(call), parameters, doing)
       return JSON.parse(String(row?.['answer'] ?? null)) as Answer
     }
     const executor = executorOf(transaction, 'transaction')
@@ -276,8 +281,8 @@ export class JobTables {
     if (known === false) throw noTransaction(transaction)
     try {
       const rows = known
-        ? await executor.query(this.#inSchema(`select ${name}::text as answer`), parameters)
-        : await this.#callIfInTransaction(executor, name, parameters)
+        ? await executor.query(this.#selectOf(call), parameters)
+        : await this.#callIfInTransaction(executor, nameOf(call), parameters)
       return JSON.parse(String(rows[0]?.['answer'] ?? null)) as Answer
     } catch (error) {
       throw this.#transactionError(error, transaction, doing)
@@ -290,6 +295,16 @@ export class JobTables {
     const check = `"{schema}".jobs_assert_transaction($${parameters.length + 1}::text)::text as checked`
     const text = this.#inSchema(`select ${check}, ${call}::text as answer`)
     return executor.query(text, [...parameters, String(row?.['number'])])
+  }
+
+  /** Kept for each call: a text that is made anew has to be hashed anew, before each of the maps on its way finds it. */
+  #selectOf(call: string): string {
+    let made = this.#selects.get(call)
+    if (made === undefined) {
+      made = inSchema(`select ${nameOf(call)}::text as answer`, this.#schema)
+      this.#selects.set(call, made)
+    }
+    return made
   }
 
   #inSchema(text: string): string {
@@ -331,6 +346,10 @@ export class JobTables {
         return error
     }
   }
+}
+
+function nameOf(call: string): string {
+  return call.replace(/\bjobs_/, '"{schema}".jobs_')
 }
 
 /** What only the database can check: whether the children of a job are there. */
