@@ -168,9 +168,10 @@ $function$;
 -- What of a paused name is still to end. claims_before: null, or claims that an earlier call has answered. Answers { claims, running }.
 --   claims    transactions that have looked at the limits and are open, maybe since before the pause; only those of claims_before
 --   running   how many jobs of the name run, or are claimed ahead
--- A transaction that has looked at a table keeps a lock of it up to its end, and a claim looks at the limits before it takes a job. So
--- when all claims of an answer have ended, and after that no job of the name runs, none runs until it is resumed. The locks are read
--- first: what such a transaction has committed is visible before its locks go. A statement locks a table before it takes its snapshot.
+-- A transaction that has looked at a table keeps a lock of it up to its end, and a claim looks at the limits before it takes a job, or in
+-- the same statement. So when all claims of an answer have ended, and after that no job of the name runs, none runs until it is resumed.
+-- The locks are read first: what such a transaction has committed is visible before its locks go. A statement locks its tables before it
+-- takes its snapshot.
 create function "{schema}".jobs_still_busy(named text, claims_before text[]) returns json
 language plpgsql set search_path = "{schema}", pg_temp as $function$
 declare
