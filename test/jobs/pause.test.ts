@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { until } from '../servers/until.ts'
-import { closeSharedServer, openProxied, openScene, sharedServer } from './scene.ts'
+import { closeSharedServer, type JobsScene, openProxied, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
@@ -17,6 +17,14 @@ function watched(promise: Promise<unknown>): { readonly state: 'pending' | 'reso
     },
   )
   return watch
+}
+
+/** How many sessions have looked last whether a name is idle. */
+async function sessionsThatLooked(scene: JobsScene): Promise<number> {
+  const [row] = await scene.sql(
+    `select count(*) from pg_stat_activity where query like 'select "$schema".jobs_still_busy%'`,
+  )
+  return Number(row?.['count'])
 }
 
 test('a pause that waits resolves when the last job of the name has ended, and not before', async () => {
@@ -103,9 +111,10 @@ test('a pause that waits ends with its signal, or when the jobs are closed, and 
   await expect(pausing).rejects.toBe(reason)
   await expect(jobs.pause('a', { untilIdle: true, signal: abort.signal })).rejects.toBe(reason)
   const closed = scene.open()
+  const before = await sessionsThatLooked(scene)
   const waiting = closed.pause('a', { untilIdle: true })
   waiting.catch(() => {})
-  await new Promise((resolve) => setTimeout(resolve, 200))
+  await until('it waits', async () => (await sessionsThatLooked(scene)) > before)
   await closed.close()
   await expect(waiting).rejects.toMatchObject({ code: 'closed' })
   expect(await jobs.limits()).toMatchObject([{ name: 'a', isPaused: true }])
