@@ -1,3 +1,5 @@
+// The same as the clock of the engine, also where a test has replaced the global.
+import { performance } from 'node:perf_hooks'
 import type { Clock } from '../../contract/clock.ts'
 import {
   type AcquireAnswer,
