@@ -41,6 +41,11 @@ export class TimerWheel<E extends WheelEntry<E>> {
   #due: Bucket<E>[] = []
   /** Entries to take next, whenever they are due. */
   readonly #urgent: Bucket<E> = newBucket(Number.NEGATIVE_INFINITY)
+  /**
+   * The entry that was added last, before it has a bucket. Most locks are released before the next one is taken, and these
+   * need none.
+   */
+  readonly #newest: Bucket<E> = newBucket(Number.NEGATIVE_INFINITY)
   /** Entries that were taken, and those that are never due. */
   readonly #idle: Bucket<E> = newBucket(Number.POSITIVE_INFINITY)
   #size = 0
@@ -58,11 +63,17 @@ export class TimerWheel<E extends WheelEntry<E>> {
   /** Adds an entry, or takes notice of its new `dueAt`. Returns when to call `advance` for it. An urgent entry stays urgent. */
   put(entry: E, now: number): number {
     const { bucket: before } = entry
-    if (before !== undefined && before === this.#urgent) return Number.POSITIVE_INFINITY
+    if (before === undefined) {
+      this.#placeNewest(now)
+      this.#size += 1
+      entry.bucket = this.#newest
+      this.#newest.first = entry
+      return entry.dueAt
+    }
+    if (before === this.#urgent) return Number.POSITIVE_INFINITY
     const bucket = this.#bucketFor(entry, now)
     if (before !== bucket) {
-      if (before === undefined) this.#size += 1
-      else unlink(entry, before)
+      unlink(entry, before)
       link(entry, bucket)
     }
     return bucket.startsAt
@@ -91,6 +102,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
 
   /** Finds the buckets whose time has come. `every`: the time of all has come, whatever they say. */
   advance(now: number, { every = false }: { readonly every?: boolean } = {}): void {
+    this.#placeNewest(now)
     const due: Bucket<E>[] = []
     for (const shelf of [...this.#fine, ...this.#coarse]) {
       for (const [number, bucket] of shelf) {
@@ -107,7 +119,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
 
   /** When to call `advance` next. `Infinity`: nothing will be due. */
   nextAt(): number {
-    let next = Number.POSITIVE_INFINITY
+    let next = this.#newest.first?.dueAt ?? Number.POSITIVE_INFINITY
     for (const shelf of [...this.#fine, ...this.#coarse])
       for (const { first, startsAt } of shelf.values())
         if (first !== undefined && startsAt < next) next = startsAt
@@ -142,7 +154,7 @@ export class TimerWheel<E extends WheelEntry<E>> {
   /** All entries, in no order. The wheel must not be changed meanwhile. */
   *[Symbol.iterator](): Generator<E, void, void> {
     const shelves = [...this.#fine, ...this.#coarse].flatMap((shelf) => [...shelf.values()])
-    for (const { first } of [this.#urgent, ...this.#due, ...shelves, this.#idle])
+    for (const { first } of [this.#urgent, ...this.#due, ...shelves, this.#idle, this.#newest])
       for (let entry = first; entry !== undefined; entry = entry.next) yield entry
   }
 
@@ -150,6 +162,13 @@ export class TimerWheel<E extends WheelEntry<E>> {
     unlink(entry, bucket)
     link(entry, this.#idle)
     return entry
+  }
+
+  #placeNewest(now: number): void {
+    const entry = this.#newest.first
+    if (entry === undefined) return
+    this.#newest.first = undefined
+    link(entry, this.#bucketFor(entry, now))
   }
 
   #bucketFor({ dueAt, slackMs }: E, now: number): Bucket<E> {
