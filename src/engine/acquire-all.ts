@@ -3,7 +3,7 @@ import { isHoldfastError } from '../errors.ts'
 import { tellAcquired, tellRequested } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import type { EngineContext } from './engine-context.ts'
-import { HeldLease } from './held-lease.ts'
+import { type HeldLease, newLease } from './held-lease.ts'
 
 /**
  * Takes several keys in one request, if the store can do that and all of them are free. Returns undefined if the keys have
@@ -34,9 +34,8 @@ export async function acquireAll(
     context.assertOpen(ticket.key)
     if (fences === undefined) return undefined
     const when = { askedAt, answeredAt }
-    const leases = requests.map(
-      ({ ticket, lease }, index) =>
-        new HeldLease(context, { ticket, fence: fences[index] as bigint, ...when, options: lease }),
+    const leases = requests.map(({ ticket, lease }, index) =>
+      newLease(context, { ticket, fence: fences[index] as bigint, ...when, options: lease }),
     )
     if (leases.some((lease) => lease.isOverAt(answeredAt))) {
       for (const lease of leases) lease.forget()

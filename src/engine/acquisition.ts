@@ -22,7 +22,7 @@ import {
 import type { EngineContext } from './engine-context.ts'
 import { tellStoreError } from './events.ts'
 import { grantedAt, isTakenAtOnce, type QueuedAnswer, sampleOf } from './granted-at.ts'
-import { HeldLease } from './held-lease.ts'
+import { type HeldLease, newLease } from './held-lease.ts'
 import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
@@ -296,7 +296,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
   #deliver(fence: bigint, { askedAt, answeredAt }: Exchange): void {
     const { ticket } = this
     const options = this.#request.lease
-    const lease = new HeldLease(this.#context, { ticket, fence, askedAt, answeredAt, options })
+    const lease = newLease(this.#context, { ticket, fence, askedAt, answeredAt, options })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(answeredAt)) {
       this.#end(lease)

@@ -1,6 +1,6 @@
 import type { Ticket } from '../contract/store.ts'
 import type { EngineContext } from './engine-context.ts'
-import { HeldLease } from './held-lease.ts'
+import { type HeldLease, newLease } from './held-lease.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
 
 export interface AdoptRequest {
@@ -38,7 +38,7 @@ export async function adopt(
   if (answer.fence !== fence) return { evicted: false }
   const answeredAt = context.now()
   const when = { askedAt, answeredAt }
-  const adopted = new HeldLease(context, { ticket, fence, ...when, options: lease })
+  const adopted = newLease(context, { ticket, fence, ...when, options: lease })
   if (adopted.isOverAt(answeredAt)) {
     adopted.forget()
     return { evicted: false }

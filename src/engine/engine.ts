@@ -9,7 +9,7 @@ import { Acquisition } from './acquisition.ts'
 import { type AdoptRequest, adopt, type NotAdopted } from './adopt.ts'
 import { type AskOptions, EngineContext, type EngineOptions } from './engine-context.ts'
 import type { Events } from './events.ts'
-import { HeldLease } from './held-lease.ts'
+import { type HeldLease, newLease } from './held-lease.ts'
 import { isLater } from './later.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
 import { LocalWait } from './local-wait.ts'
@@ -71,7 +71,7 @@ export class Engine {
     const fence = store.take(ticket, monotonicMs)
     if (fence === undefined) return undefined
     const at = { monotonicMs, wallMs: monotonicMs }
-    return new HeldLease(this.#context, { ticket, fence, askedAt: at, answeredAt: at, options })
+    return newLease(this.#context, { ticket, fence, askedAt: at, answeredAt: at, options })
   }
 
   /**
@@ -101,7 +101,7 @@ export class Engine {
     if (answer?.tag === 'held') {
       const { ticket, lease: options } = request
       const granted = { ticket, fence: answer.fence, askedAt, answeredAt: askedAt, options }
-      const lease = new HeldLease(context, granted)
+      const lease = newLease(context, granted)
       tellAcquired(context.events, request, answer.fence, 0)
       return lease
     }

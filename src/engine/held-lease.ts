@@ -2,11 +2,19 @@ import { type Instant, paused } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } from '../errors.ts'
+import type { EngineContext } from './engine-context.ts'
 import { observed } from './events.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
-import { DETACHED, EXTENDING, RELEASED, RenewedLease } from './renewed-lease.ts'
+import { DETACHED, EXTENDING, type GrantedTicket, RELEASED, RenewedLease } from './renewed-lease.ts'
 import { releasedOf } from './ticket-errors.ts'
 import { ttlFields } from './ticket-fields.ts'
+
+/** The lease of a ticket that the store has granted. */
+export function newLease(context: EngineContext, granted: GrantedTicket): HeldLease {
+  const lease = new HeldLease(context, granted)
+  lease.begin(granted.askedAt, granted.answeredAt)
+  return lease
+}
 
 /** A lease, with what its holder does with it. The caller sees only the part of it that {@link Lease} describes. */
 export class HeldLease extends RenewedLease implements Lease {

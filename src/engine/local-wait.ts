@@ -9,7 +9,7 @@ import type { AcquireRequest } from './acquire-request.ts'
 import { Acquisition } from './acquisition.ts'
 import { newWaiting, newWaitOutcome, type Waiting, type WaitOutcome } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
-import { HeldLease } from './held-lease.ts'
+import { type HeldLease, newLease } from './held-lease.ts'
 import type { Renewable } from './renewal-loop.ts'
 import { fullOf } from './ticket-errors.ts'
 import type { Bucket } from './timer-wheel.ts'
@@ -91,7 +91,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     const { context, ticket } = this
     const at = { monotonicMs: atMs, wallMs: atMs }
     const options = this.#request.lease
-    const lease = new HeldLease(context, { ticket, fence, askedAt: at, answeredAt: at, options })
+    const lease = newLease(context, { ticket, fence, askedAt: at, answeredAt: at, options })
     this.#end(atMs + this.ticket.ttlMs)
     // A listener must not run inside of the release that grants the key.
     if (context.events.acquired.isHeard) outsideOfCallers(() => void SOON.then(() => this.#tell(lease, atMs)))

@@ -42,7 +42,7 @@ export const RELEASED: LeasePhase = { tag: 'released' }
 export const DETACHED: LeasePhase = { tag: 'detached' }
 
 /** The grant of the store, and the wishes of the caller for the lease. */
-interface GrantedTicket {
+export interface GrantedTicket {
   readonly ticket: Ticket
   /** A number below 2^53 becomes a bigint when somebody asks for it. */
   readonly fence: bigint | number
@@ -53,30 +53,44 @@ interface GrantedTicket {
 
 /** The half of a lease that the store decides: it is renewed until it ends, and lost if the store or the clocks say so. */
 export abstract class RenewedLease extends LeaseDeadline implements ListedLease {
-  ticket: Ticket
+  // Declared and not defined, and private without `#`, for the reason that LeaseDeadline gives.
+  declare ticket: Ticket
   /** In whole milliseconds, as all times of a {@link LeaseDeadline}. */
-  dueAt: number
-  bucket: Bucket<Renewable> | undefined
-  previous: Renewable | undefined
-  next: Renewable | undefined
-  protected readonly context: EngineContext
-  protected phase: LeasePhase = HELD
+  declare dueAt: number
+  declare bucket: Bucket<Renewable> | undefined
+  declare previous: Renewable | undefined
+  declare next: Renewable | undefined
+  declare protected readonly context: EngineContext
+  declare protected phase: LeasePhase
   /** The error of a renewal or an extension; the `cause` of a loss. */
-  protected lastError: unknown
-  protected controller: AbortController | undefined
-  #fence: bigint | number
+  declare protected lastError: unknown
+  declare protected controller: AbortController | undefined
+  declare private fenceGiven: bigint | number
   /** Renewals in a row without an answer. */
-  #attempts = 0
+  declare private attempts: number
   /** Somebody wants to know whether it was evicted, however long it has until its next renewal. */
-  #checking = false
+  declare private checking: boolean
 
-  constructor(context: EngineContext, { ticket, fence, askedAt, answeredAt, options }: GrantedTicket) {
+  constructor(context: EngineContext, { ticket, fence, askedAt, options }: GrantedTicket) {
     super(askedAt, ticket.ttlMs, options)
     this.context = context
     this.ticket = ticket
-    this.#fence = fence
-    this.dueAt = this.#nextDue(askedAt, this.deadlineAt(answeredAt))
-    context.leases.add(this, answeredAt.monotonicMs)
+    this.fenceGiven = fence
+    this.dueAt = 0
+    this.bucket = undefined
+    this.previous = undefined
+    this.next = undefined
+    this.phase = HELD
+    this.lastError = undefined
+    this.controller = undefined
+    this.attempts = 0
+    this.checking = false
+  }
+
+  /** Has it renewed from now on. Not in the constructor, which V8 inlines only while it is short. */
+  begin(askedAt: Instant, answeredAt: Instant): void {
+    this.dueAt = this.nextDue(askedAt, this.deadlineAt(answeredAt))
+    this.context.leases.add(this, answeredAt.monotonicMs)
   }
 
   abstract close(error: ClosedError): Promise<void>
@@ -94,8 +108,8 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   }
 
   get fence(): bigint {
-    if (typeof this.#fence === 'number') this.#fence = BigInt(this.#fence)
-    return this.#fence
+    if (typeof this.fenceGiven === 'number') this.fenceGiven = BigInt(this.fenceGiven)
+    return this.fenceGiven
   }
 
   get id(): string {
@@ -119,7 +133,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   /** Asks the store now: the lease may have been evicted, or the store reset. Without effect once the lease is over. */
   check(): void {
-    this.#checking = true
+    this.checking = true
     this.context.renewals.askNow(this)
   }
 
@@ -133,17 +147,17 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     }
     const deadlineAt = at.monotonicMs + leftMs
     if (!this.options.renew) {
-      const asks = this.#checking
-      this.#checking = false
+      const asks = this.checking
+      this.checking = false
       this.dueAt = Math.ceil(deadlineAt)
-      if (asks) this.#attempts += 1
+      if (asks) this.attempts += 1
       return asks
     }
-    this.#checking = false
+    this.checking = false
     // If it is due again without an answer in between, that attempt is given up and another one is made.
-    this.#attempts += 1
+    this.attempts += 1
     this.dueAt = Math.ceil(Math.min(at.monotonicMs + this.attemptMs(leftMs), deadlineAt))
-    this.#tellJeopardy(at)
+    this.tellJeopardy(at)
     return true
   }
 
@@ -152,26 +166,26 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     switch (answer.tag) {
       case 'held':
         // The same id under another fence is a new grant: the store had lost ours, and a late request was let in again.
-        if (answer.fence !== this.fence) return this.#lose('store-reset', STORE_RESET)
-        this.#attempts = 0
+        if (answer.fence !== this.fence) return this.lose('store-reset', STORE_RESET)
+        this.attempts = 0
         // Without renewal only `extend()` may move the deadline; a check for eviction may not.
         if (!this.options.renew && !extending) return
         this.lastError = undefined
         this.confirm(when.askedAt, asked.ttlMs)
-        return this.#renewed(when)
+        return this.renewed(when)
       case 'gone':
         if (answer.evicted)
-          return this.#lose(
+          return this.lose(
             'evicted',
             `Somebody evicted it: ${answer.reason ?? 'no reason given'}.`,
             answer.reason,
           )
         return this.isOverAt(when.answeredAt)
-          ? this.#lose('expired', EXPIRED)
-          : this.#lose('store-reset', STORE_RESET)
+          ? this.lose('expired', EXPIRED)
+          : this.lose('store-reset', STORE_RESET)
       case 'queued':
         // The store has lost the grant and kept the wait: it was reset to an older state.
-        return this.#lose('store-reset', STORE_RESET)
+        return this.lose('store-reset', STORE_RESET)
       default:
         answer satisfies never
     }
@@ -181,12 +195,12 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     assert(this.isLive, 'a lease that is over is renewed')
     this.lastError = error
     // Without renewal the request was a check for eviction, and is made again.
-    this.#checking = true
+    this.checking = true
     const at = this.now()
     const leftMs = this.leftMs(at)
-    const pauseMs = Math.min(this.context.backoffMs(this.#attempts), this.attemptMs(leftMs))
+    const pauseMs = Math.min(this.context.backoffMs(this.attempts), this.attemptMs(leftMs))
     this.dueAt = Math.ceil(at.monotonicMs + Math.min(pauseMs, leftMs))
-    this.#tellJeopardy(at)
+    this.tellJeopardy(at)
   }
 
   protected get isLive(): boolean {
@@ -217,7 +231,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   }
 
   protected expire(at: Instant): void {
-    this.#lose('expired', this.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
+    this.lose('expired', this.isUsedUp(at) ? 'It was held for its whole `maxHold`.' : EXPIRED)
   }
 
   /** Aborts the signal. Outside of the caller's scope: a listener must not run inside the scope of another caller's keys. */
@@ -232,7 +246,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     this.context.leases.remove(this)
   }
 
-  #tellJeopardy(at: Instant): void {
+  private tellJeopardy(at: Instant): void {
     if (this.phase.tag !== 'held' || !this.isInJeopardy(at)) return
     this.phase = JEOPARDY
     const remainingMs = Math.max(0, this.leftMs(at))
@@ -240,10 +254,10 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     jeopardy.tell(this.subject, { fence: this.fence, remainingMs, error: this.lastError })
   }
 
-  #renewed({ askedAt, answeredAt }: Exchange): void {
+  private renewed({ askedAt, answeredAt }: Exchange): void {
     const remainingMs = this.leftMs(answeredAt)
     if (remainingMs <= 0) return this.expire(answeredAt)
-    this.dueAt = this.#nextDue(askedAt, answeredAt.monotonicMs + remainingMs)
+    this.dueAt = this.nextDue(askedAt, answeredAt.monotonicMs + remainingMs)
     if (this.phase.tag === 'jeopardy' && !this.isInJeopardy(answeredAt)) this.phase = HELD
     const { renewed } = this.context.events
     if (!renewed.isHeard) return
@@ -251,13 +265,13 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     renewed.tell(this.subject, { fence: this.fence, remainingMs, tookMs })
   }
 
-  #nextDue(askedAt: Instant, deadlineAt: number): number {
+  private nextDue(askedAt: Instant, deadlineAt: number): number {
     if (!this.options.renew) return Math.ceil(deadlineAt)
     const third = (this.ticket.ttlMs / 3) * (0.9 + this.context.chance() * 0.2)
     return Math.ceil(Math.min(askedAt.monotonicMs + third, deadlineAt))
   }
 
-  #lose(reason: LockEvents['lost']['reason'], why: string, evictedBecause?: string): void {
+  private lose(reason: LockEvents['lost']['reason'], why: string, evictedBecause?: string): void {
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.lastError })
     const heldMs = this.heldMs(this.now())
     this.end({ tag: 'lost', error })

@@ -108,8 +108,8 @@ export const mutants: readonly Mutant[] = [
       edits: [
         [
           'src/engine/lease-deadline.ts',
-          'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
-          '(at.monotonicMs - this.#askedAtMs)',
+          'Math.max(at.monotonicMs - this.askedAtMs, at.wallMs - this.askedAtWallMs)',
+          '(at.monotonicMs - this.askedAtMs)',
         ],
       ],
     },
@@ -163,7 +163,7 @@ export const mutants: readonly Mutant[] = [
       [
         'src/engine/renewed-lease.ts',
         'unanswered(error: unknown): void {',
-        "unanswered(error: unknown): void {\n    return this.#lose('expired', 'It could not be renewed.')",
+        "unanswered(error: unknown): void {\n    return this.lose('expired', 'It could not be renewed.')",
       ],
     ],
   }),

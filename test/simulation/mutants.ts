@@ -123,7 +123,7 @@ export const mutants: readonly Mutant[] = [
       file: 'engine/acquisition.ts',
       find: "if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)",
       replace:
-        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        new HeldLease(this.#context, { ticket: this.ticket, fence: answer.fence, ...when, options: this.#request.lease })\n      return\n    }",
+        "if (this.#state.tag === 'over') {\n      if (answer.tag === 'held')\n        newLease(this.#context, { ticket: this.ticket, fence: answer.fence, ...when, options: this.#request.lease })\n      return\n    }",
     },
     {
       file: 'engine/acquisition.ts',
@@ -145,7 +145,7 @@ export const mutants: readonly Mutant[] = [
     file: 'engine/renewed-lease.ts',
     find: 'unanswered(error: unknown): void {',
     replace:
-      "unanswered(error: unknown): void {\n    return this.#lose('expired', 'It could not be renewed.')",
+      "unanswered(error: unknown): void {\n    return this.lose('expired', 'It could not be renewed.')",
   }),
   mutant(
     'a renewal that fails counts as one that succeeds',
@@ -207,7 +207,7 @@ export const mutants: readonly Mutant[] = [
       file: 'engine/acquisition.ts',
       find: "    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
       replace:
-        "    const at = this.#context.now()\n    const when = { askedAt: at, answeredAt: at }\n    if (this.#state.tag === 'over') {\n      new HeldLease(this.#context, { ticket: this.ticket, fence: granted.fence, ...when, options: this.#request.lease }).check()\n      return\n    }\n    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
+        "    const at = this.#context.now()\n    const when = { askedAt: at, answeredAt: at }\n    if (this.#state.tag === 'over') {\n      newLease(this.#context, { ticket: this.ticket, fence: granted.fence, ...when, options: this.#request.lease }).check()\n      return\n    }\n    if (this.#state.tag === 'waiting') this.#state.granted = granted\n",
     },
     {
       file: 'engine/acquisition.ts',
@@ -283,13 +283,13 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('only the monotonic clock is read', PROCESSES, ['deadline', 'exclusion among leases'], {
     file: 'engine/lease-deadline.ts',
-    find: 'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
-    replace: '(at.monotonicMs - this.#askedAtMs)',
+    find: 'Math.max(at.monotonicMs - this.askedAtMs, at.wallMs - this.askedAtWallMs)',
+    replace: '(at.monotonicMs - this.askedAtMs)',
   }),
   mutant('only the wall clock is read', CLOCKS, ['deadline', 'exclusion among leases'], {
     file: 'engine/lease-deadline.ts',
-    find: 'Math.max(at.monotonicMs - this.#askedAtMs, at.wallMs - this.#askedAtWallMs)',
-    replace: '(at.wallMs - this.#askedAtWallMs)',
+    find: 'Math.max(at.monotonicMs - this.askedAtMs, at.wallMs - this.askedAtWallMs)',
+    replace: '(at.wallMs - this.askedAtWallMs)',
   }),
   mutant('a machine that slept is not noticed', PROCESSES, ['signal'], {
     file: 'engine/renewal-loop.ts',
