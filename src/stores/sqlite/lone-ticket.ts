@@ -31,8 +31,8 @@ export class LoneTicket {
     const expiresAt = Math.max(ms + ttlMs, holdUntil)
     const times = [ms, expiresAt, holdUntil, moment.ms, moment.us] as const
     const answer = { tag: 'held', fence: BigInt(fence) } as const
-    const taken = statements.takeFree.get(key, id, units, limit, lockDelayMs, owner, inbox, fence, ...times)
-    return taken && answer
+    const taken = statements.takeFree(key, id, units, limit, lockDelayMs, owner, inbox, fence, ...times)
+    return taken ? answer : undefined
   }
 
   release(
@@ -43,7 +43,7 @@ export class LoneTicket {
     const { moment } = this
     if (moment === undefined || cancel) return undefined
     const { ms, us } = timeSince(moment, time)
-    const left = statements.leaveFree.get(key, id, ms, us, moment.ms, moment.us)
-    return left && { was: 'held' }
+    const left = statements.leaveFree(key, id, ms, us, moment.ms, moment.us)
+    return left ? { was: 'held' } : undefined
   }
 }

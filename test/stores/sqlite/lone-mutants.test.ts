@@ -15,7 +15,7 @@ const [engine = '@photostructure/sqlite'] = engines
 const SQL = 'stores/sqlite/sql/scripts.generated.ts'
 const LONE = 'stores/sqlite/lone-ticket.ts'
 
-const TAKING = '?11\nFROM meta\nWHERE clock_ms = ?12 AND clock_us = ?13'
+const TAKING = 'SELECT 1 FROM meta WHERE clock_ms = ?12 AND clock_us = ?13'
 const LEAVING = 'SELECT 1 FROM meta WHERE clock_ms = ?5 AND clock_us = ?6'
 const OTHERS = 'AND NOT EXISTS (SELECT 1 FROM holder WHERE key = ?1)'
 const CLOSED = 'AND NOT EXISTS (SELECT 1 FROM closure WHERE key = ?1)'
@@ -25,21 +25,16 @@ const WAITERS = 'AND NOT EXISTS (SELECT 1 FROM waiter WHERE key = ?1)'
 /** Each condition of the short way, left out. */
 const mistakes: readonly (readonly [mistake: string, file: string, find: string, replace: string])[] = [
   ['a key that others hold is taken', SQL, `${OTHERS}\n`, '\n'],
-  ['a newcomer overtakes the queue', SQL, `${WAITERS}\n  ${CLOSED}`, CLOSED],
+  ['a newcomer overtakes the queue', SQL, `${WAITERS}\n    ${CLOSED}`, CLOSED],
   ['a key is taken within a lock-delay', SQL, `${CLOSED}\n`, '\n'],
   ['a ticket that was evicted takes the key', SQL, `${BURIED}\n`, '\n'],
-  [
-    'a fence is computed from an earlier moment',
-    SQL,
-    TAKING,
-    TAKING.replace(/WHERE .*/, 'WHERE ?12 = ?12 AND ?13 = ?13'),
-  ],
+  ['a fence is computed from an earlier moment', SQL, TAKING, 'SELECT 1 WHERE ?12 = ?12 AND ?13 = ?13'],
   ['a moment is used after its second', LONE, '|| !isGood(moment, time)', ''],
   ['the minimum hold is forgotten', LONE, 'minHoldMs > 0 ? ms + minHoldMs : 0', '0'],
   ['a lease ends before its minimum hold', LONE, 'Math.max(ms + ttlMs, holdUntil)', 'ms + ttlMs'],
   ['a ticket that can never hold holds', LONE, '|| units > limit', ''],
   ['a tombstone is not left', LONE, '|| cancel', ''],
-  ['nobody is let in after a release', SQL, `)\n  ${WAITERS}\nRETURNING`, ')\nRETURNING'],
+  ['nobody is let in after a release', SQL, `?6)\n  ${WAITERS}`, '?6)'],
   ['an expired holder is released', SQL, 'AND expires_at > ?3 AND', 'AND'],
   ['a minimum hold is cut short', SQL, ' AND hold_until <= ?3', ''],
   ['a fence is given twice', SQL, 'AND fence < ?4', 'AND ?4 = ?4'],
