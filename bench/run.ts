@@ -1,9 +1,5 @@
 /**
- * Measures Holdfast next to the hand-written limit and to its peers:
- * `npm run bench -- [--quick] [--only NAME] [--json] [--plots] [--list]`.
- *
- * `--only`: one table, by its name, or all tables whose names contain the text. `--list` prints the names. `--plots` draws
- * the plots of RESULTS.md anew, from the tables that were measured.
+ * Measures Holdfast next to the hand-written limit and to its peers. {@link HELP} lists the options.
  *
  * Every number comes from a fresh process. Rounds are interleaved over the candidates, ratios are taken within a round,
  * and medians are shown: the machine's speed drifts. With two processors or more, the server has one of its own and the
@@ -23,15 +19,21 @@ import { type Line, writePlot } from './plot.ts'
 import { type Candidate, median, PLOTS, type PlotName, type Scenario } from './scenario.ts'
 import { scenarios } from './scenarios.ts'
 
-const { values } = parseArgs({
-  options: {
-    quick: { type: 'boolean', default: false },
-    only: { type: 'string', multiple: true, default: [] },
-    json: { type: 'boolean', default: false },
-    plots: { type: 'boolean', default: false },
-    list: { type: 'boolean', default: false },
-  },
-})
+const HELP = `npm run bench -- [options]
+
+  --quick      3 rounds of fewer turns, to see that everything runs
+  --only NAME  one table, or all tables whose names contain the text; may be repeated
+  --list       print the names of all tables, and measure nothing
+  --json       print the numbers as JSON; the tables go to standard error
+  --plots      draw the plots of RESULTS.md anew, from the tables that were measured
+  --help       print this text
+`
+
+const values = parseOptions()
+if (values.help) {
+  process.stdout.write(HELP)
+  process.exit(0)
+}
 
 interface Row {
   readonly scenario: string
@@ -79,6 +81,24 @@ try {
 if (values.plots) await draw(rows)
 if (values.json)
   process.stdout.write(`${JSON.stringify({ machine: machine(), quick: values.quick, rows }, null, 2)}\n`)
+
+function parseOptions() {
+  try {
+    return parseArgs({
+      options: {
+        quick: { type: 'boolean', default: false },
+        only: { type: 'string', multiple: true, default: [] },
+        json: { type: 'boolean', default: false },
+        plots: { type: 'boolean', default: false },
+        list: { type: 'boolean', default: false },
+        help: { type: 'boolean', short: 'h', default: false },
+      },
+    }).values
+  } catch (error) {
+    process.stderr.write(`${(error as Error).message}\n\n${HELP}`)
+    process.exit(64)
+  }
+}
 
 /** The one of this name. If there is none, all whose names contain the text. */
 function scenariosNamed(text: string): readonly Scenario[] {
