@@ -49,7 +49,8 @@ interface Membership {
  * waiter.
  */
 export class WaitGroups {
-  readonly #waiters = new WeakMap<Ticket, Membership>()
+  /** Undefined until a ticket waits: most processes renew leases and never wait, and a look takes longer than to read a lease. */
+  #waiters: WeakMap<Ticket, Membership> | undefined
   readonly #prefix: string
   /** The smallest number of waiters that becomes a group. */
   readonly least: number
@@ -71,29 +72,33 @@ export class WaitGroups {
 
   /** The server has just said that the ticket waits, in no group. */
   waits(ticket: Ticket): void {
+    this.#waiters ??= new WeakMap()
     this.#waiters.set(ticket, ALONE)
   }
 
   /** The server has just said that the ticket does not wait. */
   ended(ticket: Ticket): void {
-    this.#waiters.delete(ticket)
+    this.#waiters?.delete(ticket)
   }
 
   /** The server has just said that the ticket waits, and has added it to the group. */
   join(ticket: Ticket, group: WaitGroup): void {
     group.size += 1
     group.roundEndedAt = performance.now()
+    this.#waiters ??= new WeakMap()
     this.#waiters.set(ticket, { group, round: -1 })
   }
 
   /** Undefined if all tickets are asked about one by one. */
   plan(tickets: readonly Ticket[]): RenewalPlan | undefined {
+    const waiters = this.#waiters
+    if (waiters === undefined) return undefined
     const now = performance.now()
     const groups = new Map<WaitGroup, number[]>()
     const crowds = new Map<string, number[]>()
     const single: number[] = []
     for (const [at, ticket] of tickets.entries()) {
-      const waiter = this.#waiters.get(ticket)
+      const waiter = waiters.get(ticket)
       if (waiter === undefined) single.push(at)
       else if (waiter.group !== undefined && this.#isAlive(waiter.group, ticket, now)) {
         see(waiter, waiter.group, now)
