@@ -1,5 +1,6 @@
 import type { RenewAnswer, Store, Ticket } from '../../src/contract/store.ts'
 import { isHoldfastError, StoreError } from '../../src/errors.ts'
+import { grantCases } from '../../src/testing/conformance-grants.ts'
 import { type ConformanceCase, type ConformanceSubject, storeConformance } from '../../src/testing/index.ts'
 import { unlessLate } from '../base/measured.ts'
 
@@ -13,6 +14,11 @@ export function conformanceCases(subject: ConformanceSubject): readonly Conforma
     name,
     run: () => unlessLate(run, (error) => isHoldfastError(error, 'store-unavailable')),
   }))
+}
+
+/** Whether the case is about messages that are leases. */
+export function isAboutGrants({ name }: ConformanceCase): boolean {
+  return grantCases.some((script) => script.name === name)
 }
 
 /** The store, but a renewal fails if one of several servers has not answered. A store may leave out the tickets of this server. */

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
-import { lawComparison } from '../../../../src/testing/index.ts'
 import { PATIENT_MASTERS, type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
-import { boundStore } from '../../bound-store.ts'
 import { conformanceCases } from '../../conformance-cases.ts'
+import { followsTheLaw } from '../../law-comparison.ts'
 import { clusterClients, newClusterClient } from './clients.ts'
 
 let cluster: RedisCluster
@@ -21,6 +20,7 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   test('keeps the contract', async () => {
     const cases = conformanceCases({
       open: () => redisStore(newClient(cluster)),
+      grants: true,
       leftovers: async (prefix) => ((await cluster.command('KEYS', `*${prefix}*`)) as string[][]).flat(),
     })
     const failed: unknown[] = []
@@ -37,12 +37,8 @@ describe.each(['ioredis 5', 'redis 5'])('a cluster through %s', (name) => {
   }, 900_000)
 })
 
-// Which message is a lease depends on the subscriptions to single slots, and such a subscription begins with the first
-// waiter of a slot. So the law is compared without messages.
 test('a cluster follows the law step by step', async () => {
   const store = redisStore(newClusterClient(cluster))
-  const { listen: _, ...withoutMessages } = boundStore(store)
-  const { answers } = await lawComparison({ store: withoutMessages, histories: 20 })
-  expect(Object.keys(answers).length).toBeGreaterThan(8)
+  await followsTheLaw({ store, grants: true, histories: 20 })
   await store.close()
 }, 600_000)
