@@ -12,7 +12,7 @@ import { shortestMs } from '../../../base/measured.ts'
 import { PATIENT_SENTINELS, type SentinelGroup, startSentinels } from '../../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../../servers/redis-server.ts'
 import { until } from '../../../servers/until.ts'
-import { conformanceCases } from '../../conformance-cases.ts'
+import { conformanceCases, isAboutGrants } from '../../conformance-cases.ts'
 import { fenceOf, ticket } from '../../tickets.ts'
 import { hearsReset, keepsPlaces } from '../fail-over.ts'
 
@@ -192,6 +192,17 @@ describe('a store over Sentinels that waits for a replica keeps the contract', (
   afterAll(() => group.close())
   const cases = conformanceCases({ open: () => redisStore(sentinelClient(group), { replicas: 1 }) })
   for (const { name, run } of cases) test(name, run)
+})
+
+// With `replicas`, no message is a lease. So the cases about that run without.
+describe('a store over Sentinels that waits for no replica sends leases by message', () => {
+  let group: SentinelGroup
+  beforeAll(async () => {
+    group = await startSentinels({ ...PATIENT_SENTINELS, replicas: 0 })
+  })
+  afterAll(() => group.close())
+  const cases = conformanceCases({ open: () => redisStore(sentinelClient(group)), grants: true })
+  for (const { name, run } of cases.filter(isAboutGrants)) test(name, run)
 })
 
 describe('a store over Sentinels', () => {
