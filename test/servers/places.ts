@@ -4,6 +4,7 @@ import { startEtcd } from './etcd-server.ts'
 import { namespacesMissing, startNamespace } from './namespaces.ts'
 import { startPostgres } from './postgres-server.ts'
 import { PATIENT_MASTERS, startCluster } from './redis-cluster.ts'
+import { PATIENT_SENTINELS, startSentinels } from './redis-sentinel.ts'
 import { startRedis } from './redis-server.ts'
 import { startProxy } from './tcp-proxy.ts'
 
@@ -47,17 +48,9 @@ export const places: Readonly<Record<string, (folder: string, options?: PlaceOpt
     const server = await startRedis()
     return placeOf([server], server.url, options)
   },
-  async cluster(_, { canCut = false } = {}) {
+  async cluster(_, options) {
     const cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
-    const { url, addresses } = cluster
-    // The servers of a cluster tell their addresses themselves, so no proxy can stand in between.
-    if (!canCut || namespacesMissing() !== undefined)
-      return { url, through: undefined, close: () => cluster.close() }
-    const network = await startNamespace()
-    const ports = addresses.map(({ port }) => port)
-    await network.expose(ports, { asLocal: true })
-    const { exec, cut, mend } = network
-    return { url, through: { url, exec, cut, mend }, close: () => closeAll([cluster, network]) }
+    return tellingPlaceOf(cluster, cluster.addresses, options)
   },
   async redlock(_, options) {
     const servers = await Promise.all([startRedis(), startRedis(), startRedis()])
@@ -71,6 +64,28 @@ export const places: Readonly<Record<string, (folder: string, options?: PlaceOpt
   async sqlite(folder) {
     return { url: `sqlite:${join(folder, 'locks.db')}`, through: undefined, close: async () => {} }
   },
+}
+
+/** A master that Sentinels watch, without replicas. */
+export async function sentinelPlace(options?: PlaceOptions): Promise<Place> {
+  const group = await startSentinels({ ...PATIENT_SENTINELS, replicas: 0 })
+  return tellingPlaceOf(group, [...group.servers, ...group.sentinels], options)
+}
+
+/** Such servers tell clients their addresses, so no proxy can stand in between. */
+async function tellingPlaceOf(
+  group: AsyncDisposable & { readonly url: string },
+  servers: readonly { readonly port: number }[],
+  { canCut = false }: PlaceOptions = {},
+): Promise<Place> {
+  const { url } = group
+  if (!canCut || namespacesMissing() !== undefined)
+    return { url, through: undefined, close: () => closeAll([group]) }
+  const network = await startNamespace()
+  const ports = servers.map(({ port }) => port)
+  await network.expose(ports, { asLocal: true })
+  const { exec, cut, mend } = network
+  return { url, through: { url, exec, cut, mend }, close: () => closeAll([group, network]) }
 }
 
 async function placeOf(
