@@ -1,5 +1,13 @@
 import assert from 'node:assert/strict'
-import { type ConformanceScript, heldFence, LONG, queuedAnswer, releaseOf } from './conformance-scene.ts'
+import type { Ticket } from '../contract/store.ts'
+import {
+  type ConformanceScript,
+  cancelOf,
+  heldFence,
+  LONG,
+  queuedAnswer,
+  releaseOf,
+} from './conformance-scene.ts'
 
 /** Messages that are leases; see `Granted`. */
 export const grantCases: readonly ConformanceScript[] = [
@@ -69,12 +77,22 @@ export const grantCases: readonly ConformanceScript[] = [
     async play(scene) {
       const [one, other] = [await scene.view(), await scene.view()]
       const ears = await scene.listen(other)
-      const [holder, head] = [scene.ticket(), scene.ticket({ acceptMs: scene.span(80) })]
-      heldFence(await one.acquire(holder))
-      queuedAnswer(await other.acquire(head))
-      await scene.outlive(head.acceptMs)
-      await one.release(releaseOf(holder))
-      await ears.hear(head.id)
+      await scene.introduce(one, other, ears)
+      const frees: readonly ((holder: Ticket) => Promise<unknown> | unknown)[] = [
+        (holder) => one.release(releaseOf(holder)),
+        (holder) => one.release(cancelOf(holder)),
+        ({ key, id }) => one.evict({ key, id, reason: 'the case' }),
+      ]
+      // A store may have a way of its own for each of them.
+      for (const free of frees) {
+        const [holder, head] = [scene.ticket(), scene.ticket({ acceptMs: scene.span(80) })]
+        heldFence(await one.acquire(holder))
+        queuedAnswer(await other.acquire(head))
+        await scene.outlive(head.acceptMs)
+        await free(holder)
+        await ears.hear(head.id)
+        await other.release(releaseOf(head))
+      }
       assert.deepEqual(ears.granted, [])
     },
   },

@@ -22,6 +22,9 @@ const ROOM = 'src/law/room.ts'
 const LONE = 'src/law/lone.ts'
 const ACQUISITION = 'src/engine/acquisition.ts'
 const MEMORY = 'test/stores/memory/conformance.test.ts'
+const REDIS_SUITE = 'test/stores/redis/conformance.test.ts'
+const SILENT_HEAD = 'a head that was not heard of for its acceptance term is offered the key'
+const POSTGRES_ROOM = 'src/stores/postgres/sql/room.sql'
 const EVERY = 'test/faults/every-store.test.ts'
 const DEADLINE = 'test/engine/deadline.test.ts'
 const REDIS = 'src/stores/redis/server/connection.ts'
@@ -86,6 +89,42 @@ export const mutants: readonly Mutant[] = [
   mutant('the process of waiters in front is frozen', 'a head that nobody heard of gets its full ttl', {
     in: [MEMORY, 'a head that was not heard of for its acceptance term'],
     edits: [[ROOM, 'isPlain && heardAt + ticket.acceptMs > time.ms', 'isPlain']],
+  }),
+  mutant('the process of waiters in front is frozen', 'a quick release grants such a head its ttl on Redis', {
+    in: [REDIS_SUITE, SILENT_HEAD],
+    edits: [
+      ['src/stores/redis/lua/release.lua', "listens ~= '0' and heard + accept > now", "listens ~= '0'"],
+    ],
+  }),
+  mutant('the process of waiters in front is frozen', 'any other call grants such a head its ttl on Redis', {
+    in: [REDIS_SUITE, SILENT_HEAD],
+    edits: [
+      [
+        'src/stores/redis/lua/parts/room.lua',
+        "not isMarked(waiter, '0') and heardAt(waiter) + waiter.accept > now",
+        "not isMarked(waiter, '0')",
+      ],
+    ],
+  }),
+  mutant('the process of waiters in front is frozen', 'such a head gets its full ttl on PostgreSQL', {
+    in: ['test/stores/postgres/conformance.test.ts', SILENT_HEAD],
+    edits: [
+      [
+        POSTGRES_ROOM,
+        'v_waiter.grant_ms > 0 and v_waiter.heard_at + v_waiter.accept_ms > v_now',
+        'v_waiter.grant_ms > 0',
+      ],
+    ],
+  }),
+  mutant('a head is granted the key, and its process is gone', 'every process listens on PostgreSQL', {
+    in: ['test/stores/postgres/unreached.test.ts', 'an offer passes a waiter whose process has no session'],
+    edits: [
+      [
+        POSTGRES_ROOM,
+        'select case when pg_try_advisory_lock(1212236373, hashtext(p_inbox)) then pg_advisory_unlock(1212236373, hashtext(p_inbox)) else false end',
+        'select false',
+      ],
+    ],
   }),
   mutant('a head is granted the key, and its process is gone', 'a message that reaches nobody is a lease', {
     in: [
@@ -173,9 +212,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('the server dies in the middle of a write', 'a commit does not wait for the disk', {
     in: ['test/stores/postgres/durability.test.ts', 'a grant, a confirmation and an eviction outlive'],
-    edits: [
-      ['src/stores/postgres/sql/room.sql', "perform set_config('synchronous_commit', 'on', true);", 'null;'],
-    ],
+    edits: [[POSTGRES_ROOM, "perform set_config('synchronous_commit', 'on', true);", 'null;']],
   }),
   mutant('the store loses its data', 'fences only count', {
     in: [MEMORY, 'fences are integers that rise with every new holder and are as large as'],
