@@ -328,6 +328,40 @@ describe('a claim ahead, asked of the database', () => {
     expect(await jobs.find(ids[1] ?? '')).toMatchObject({ state: 'ready', failures: 0 })
   })
 
+  test('a job with a key that is claimed ahead leaves its key to the next one, as one that runs', async () => {
+    const { scene, jobs, claim } = await openClaims()
+    await using _ = scene
+    const first = await jobs.enqueue('a', 1, { key: 'k' })
+    expect(await jobs.enqueue('a', 2, { key: 'k' })).toBeNull()
+    expect((await claim(0, 1)).ids).toEqual([first])
+    const second = await jobs.enqueue('a', 3, { key: 'k' })
+    expect(second).not.toBeNull()
+    expect(await jobs.enqueue('a', 4, { key: 'k' })).toBeNull()
+    expect(await jobs.enqueue('a', 5, { key: 'k', ifTaken: 'update' })).toBe(second)
+    expect(await jobs.find(first ?? '')).toMatchObject({ state: 'running', payload: 1 })
+    await scene.sql(`update $schema.jobs set due_at = clock_timestamp() where state = 'running'`)
+    await until('the first one is taken over', async () => {
+      await jobs.claim('nothing else')
+      return (await jobs.find(first ?? ''))?.state !== 'running'
+    })
+    // Both would wait, so the newer one stands for both.
+    expect(await jobs.find(first ?? '')).toMatchObject({ state: 'superseded', failures: 0 })
+    expect((await jobs.claim('a', { limit: 10 })).map(({ id, payload }) => [id, payload])).toEqual([
+      [second, 5],
+    ])
+  })
+
+  test('a job that is unique while running keeps its key while it is claimed ahead', async () => {
+    const { scene, jobs, claim } = await openClaims()
+    await using _ = scene
+    const rules = { key: 'k', uniqueFor: 'running' } as const
+    const id = await jobs.enqueue('a', 1, rules)
+    expect((await claim(0, 1)).ids).toEqual([id])
+    expect(await jobs.enqueue('a', 2, rules)).toBeNull()
+    expect(await jobs.enqueue('a', 2, { ...rules, ifTaken: 'update' })).toBeNull()
+    expect(await jobs.find(id ?? '')).toMatchObject({ state: 'running', payload: 1 })
+  })
+
   test('of several names it locks only the jobs it takes, so a claim beside it gets the next ones', async () => {
     const { scene, jobs, statement, read, claim } = await openClaims()
     await using _ = scene
@@ -452,6 +486,68 @@ test('a job that waits behind a handler that blocks the event loop begins only u
   // Each failure was an attempt that had begun. Its end may have come too late for the database.
   for (const { id, failures } of later) expect(Number(failures)).toBeLessThan(begun.get(String(id)) ?? 0)
 })
+
+test('a job that waits for longer than a third of its ttl is renewed, or was given back before', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const enqueueRound = () =>
+    jobs.enqueueAll([...many(300, 'quick'), { name: 'blocking' }, ...many(200, 'quick')])
+  const begun = new Set<string>()
+  let begunTooLate = 0
+  const leases = async (ids: readonly string[]) => {
+    const rows = await scene.sql(
+      `select id::text, due_at from $schema.jobs where state = 'running' and id = any('{${ids}}')`,
+    )
+    return new Map(rows.map(({ id, due_at }) => [String(id), Number(due_at)]))
+  }
+  let renewed = 0
+  jobs.work(
+    {
+      quick: (job) => {
+        begun.add(job.id)
+        try {
+          job.assertHeld()
+        } catch {
+          begunTooLate += 1
+        }
+      },
+      blocking: async () => {
+        const rows = await scene.sql(
+          `select id::text from $schema.jobs where name = 'quick' and state = 'running'`,
+        )
+        const waiting = rows.map(({ id }) => String(id)).filter((id) => !begun.has(id))
+        const before = await leases(waiting)
+        // All this time no timer fires.
+        Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 0.4 * TTL_MS)
+        await until('all are renewed, or not here any more', async () => {
+          const after = await leases(waiting)
+          const isOld = (id: string) => after.get(id) === before.get(id)
+          renewed = after.size
+          return ![...after.keys()].some(isOld)
+        })
+      },
+    },
+    { concurrency: 1, ttl: TTL_MS, onFailure: () => {} },
+  )
+  // On a machine that is busy at the wrong moment the jobs are given back before, and the round shows nothing.
+  for (let completed = 501; renewed === 0; completed += 501) {
+    await enqueueRound()
+    await until('all are completed', async () => {
+      const counts = await jobs.count()
+      return counts.every(({ state }) => state === 'completed') && total(counts) === completed
+    })
+  }
+  expect(begunTooLate).toBe(0)
+  expect(await scene.sql('select id from $schema.ended_jobs where failures > 0')).toEqual([])
+
+  function total(counts: readonly { readonly count: number }[]): number {
+    return counts.reduce((sum, { count }) => sum + count, 0)
+  }
+})
+
+/** What is left of it after the event loop was blocked is longer than a busy machine needs for a renewal. */
+const TTL_MS = 12_000
 
 test('with one connection, and behind PgBouncer, quick jobs are all run, each once', async () => {
   await using scene = await openScene()
