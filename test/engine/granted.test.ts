@@ -128,6 +128,26 @@ describe('a message that is a lease', () => {
     await (await waiting).release()
   })
 
+  test('that comes after the store has lost its data is a lease until the first renewal, which tells', async () => {
+    const { clock, store, held, waiting, id, late, other } = await lateScene()
+    await held.release()
+    const message = late()
+    // Nothing is left of the ticket, not even a tombstone.
+    await store.real.release({ key: 'k', id, cancel: false })
+    const next = await other.locks.acquire('k')
+    const [asked, renewals] = [store.sent.length, store.count('renew')]
+    store.wake(message)
+    const lease = await waiting
+    expect(store.sent.length).toBe(asked)
+    expect(lease.remainingMs).toBeLessThanOrEqual(TTL - ALLOWANCE)
+    expect(lease.fence).toBeLessThan(next.fence)
+    await clock.untilTrue(() => store.count('renew') > renewals)
+    await clock.advance(0)
+    expect(store.count('renew')).toBe(renewals + 1)
+    expect(() => lease.assertHeld()).toThrow(expect.objectContaining({ reason: 'store-reset' }))
+    await next.release()
+  })
+
   test('before the first answer is a hint', async () => {
     const { clock, store, locks, other } = scene()
     const held = await other.locks.acquire('k')

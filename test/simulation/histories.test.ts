@@ -71,16 +71,34 @@ const always: readonly string[] = [
     'acquireWrite done',
   ],
   ...['extend done', 'detach done', 'adopt done', 'evict done', 'close done'],
+  // Messages that are leases; see granted-messages.ts.
+  ...['granted in time, taken', 'granted in time, gives up', 'granted after an eviction, taken'],
 ]
+const standstill = ['granted in a frozen process, taken', 'granted after a standstill, asks']
+const badNetwork = ['granted late, ignored', 'granted again, ignored', 'granted lost']
 const unavailable = ['acquire store-unavailable', 'withLock store-unavailable', 'adopt store-unavailable']
 const reached: Readonly<Record<Family, readonly string[]>> = {
   'contention alone': [],
-  'a network that loses, delays and repeats': [...unavailable, 'acquire gone', 'extend store-unavailable'],
-  'processes that pause, sleep and die': ['acquire closed', 'withLock closed', 'extend store-unavailable'],
-  'clocks that disagree': [...unavailable, 'acquire gone'],
+  'a network that loses, delays and repeats': [
+    ...[...unavailable, 'acquire gone', 'extend store-unavailable'],
+    ...[...badNetwork, 'granted late, asks'],
+  ],
+  'processes that pause, sleep and die': [
+    ...['acquire closed', 'withLock closed', 'extend store-unavailable'],
+    ...standstill,
+  ],
+  'clocks that disagree': [...unavailable, 'acquire gone', 'granted late, asks'],
   'a store that hangs and restarts': [...unavailable, 'withLock store-refused', 'evict store-refused'],
-  'a store that forgets and whose clock jumps': ['extend lease-lost', 'extend store-unavailable'],
-  'everything at once': [...unavailable, 'acquire closed', 'acquire gone', 'withLock store-refused'],
+  'a store that forgets and whose clock jumps': [
+    ...['extend lease-lost', 'extend store-unavailable'],
+    ...['granted after a flush, taken', 'granted after a flush, asks'],
+    ...['granted after a clock jump, taken', 'granted after a clock jump, asks'],
+    ...standstill,
+  ],
+  'everything at once': [
+    ...[...unavailable, 'acquire closed', 'acquire gone', 'withLock store-refused'],
+    ...badNetwork,
+  ],
 }
 
 function report({ seed, world, violation }: History, events: number): Error {

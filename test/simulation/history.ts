@@ -43,6 +43,7 @@ async function play(world: World): Promise<void> {
   world.settle()
   await untilSettled(world)
   await findGhosts(world)
+  world.granted.countLost(world.members)
   await serveEverybody(world)
   await leaveNothing(world)
 }

@@ -166,8 +166,8 @@ function drawWeather(random: Random, faults: ReadonlySet<Fault>): Weather {
     duplicate: often('duplicates'),
     reorder: faults.has('overtaking'),
     loseWake: faults.has('lost wakes') ? random.pick([0.2, 1]) : 0,
-    duplicateWake: often('late and repeated wakes'),
-    slowWake: often('late and repeated wakes'),
+    duplicateWake: faults.has('late and repeated wakes') ? random.pick([0.1, 0.3, 0.6]) : 0,
+    slowWake: faults.has('late and repeated wakes') ? random.pick([0.1, 0.3, 0.6]) : 0,
     failListen: faults.has('failing subscriptions') ? random.pick([0.3, 1]) : 0,
   }
 }

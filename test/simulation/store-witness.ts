@@ -39,7 +39,13 @@ export class StoreWitness {
   readonly #rooms = new Map<string, Room>()
   /** Every grant, in the order of the grants. */
   readonly #grants = new Map<string, number>()
-  /** Grants that the store forgot, or whose time it skipped. Only their fences are promised any more. */
+  /** How often the store's clock had been set forward when the store first heard of a ticket. */
+  readonly #skipsBefore = new Map<string, number>()
+  /**
+   * Grants that the store forgot, or whose time it skipped. Also those that a message tells of, if the clock was set forward
+   * since the last answer that arrived: the holder takes the grant for later than it was. The witness does not see which answers
+   * arrived, so it exempts every ticket that has waited since then. Only the fences of such grants are promised.
+   */
   readonly #voided = new Set<string>()
   readonly #evicted = new Set<string>()
   readonly #givenBack = new Set<string>()
@@ -49,7 +55,8 @@ export class StoreWitness {
   #fencedSince = 0
   #forgot = false
   #steppedBack = false
-  #skipped = false
+  /** How often its clock was set forward. */
+  #skips = 0
 
   constructor(options: StoreWitnessOptions) {
     this.#report = options.report
@@ -68,7 +75,10 @@ export class StoreWitness {
       this.#look(view)
       if (touched.includes(view.key)) this.#judgeHead(view)
     }
-    for (const id of this.#asking) this.#heardAt.set(id, this.#options.storeMs())
+    for (const id of this.#asking) {
+      this.#heardAt.set(id, this.#options.storeMs())
+      if (!this.#skipsBefore.has(id)) this.#skipsBefore.set(id, this.#skips)
+    }
     for (const [key, room] of this.#rooms) {
       if (views.some((view) => view.key === key)) continue
       room.holders = new Map()
@@ -96,7 +106,7 @@ export class StoreWitness {
 
   /** Whether the store ever forgot something before its time. */
   get forgetful(): boolean {
-    return this.#forgot || this.#skipped
+    return this.#forgot || this.#skips > 0
   }
 
   dataLost(): void {
@@ -113,7 +123,7 @@ export class StoreWitness {
   clockJumped(byMs: number): void {
     if (byMs > 0) {
       this.#void()
-      this.#skipped = true
+      this.#skips += 1
     } else {
       this.#steppedBack = true
       this.#startFencesAnew()
@@ -163,6 +173,8 @@ export class StoreWitness {
         this.#report('fence order', `${id} got ${fence} on ${view.key} after ${room.highestFence}`)
       room.highestFence = fence
       this.#grants.set(nameOf(view.key, id, fence), this.#grants.size)
+      if (!this.#asking.includes(id) && this.#skips > (this.#skipsBefore.get(id) ?? 0))
+        this.#voided.add(nameOf(view.key, id, fence))
       this.#judgeMessage(view, id, state)
       if (room.forgotten.has(id)) continue
       const arrival = room.arrivals.get(id) ?? Number.POSITIVE_INFINITY

@@ -7,6 +7,7 @@ import type { World } from './world.ts'
 export function scheduleTroubles(world: World): void {
   const { plan, time } = world
   const random = world.random('troubles')
+  const aims = world.random('aims')
   const ttlMs = Math.max(...plan.ttls)
   for (const fault of plan.faults) {
     const strike = troubles[fault]
@@ -19,11 +20,16 @@ export function scheduleTroubles(world: World): void {
         sign: random.chance(0.5) ? 1 : -1,
         whom: random.next(),
       }
-      time.startTimer(random.next() * plan.stormMs, () => {
+      const hit = (): void => {
         if (world.calm) return
         const active = world.members.filter((member) => member.active)
         const member = active[Math.floor(chances.whom * active.length)]
         if (member !== undefined) strike(world, member, chances)
+      }
+      const isAimed = AIMED.has(fault) && aims.chance(0.5)
+      time.startTimer(random.next() * plan.stormMs, () => {
+        if (isAimed) world.granted.onNext(() => time.startTimer(AIMED_AFTER_MS, hit))
+        else hit()
       })
     }
   }
@@ -36,6 +42,11 @@ interface Chances {
   /** Which process the fault hits, as a number from 0 to 1. */
   readonly whom: number
 }
+
+/** Faults of which some wait until a message that is a lease is under way. By chance alone they would meet it too seldom. */
+const AIMED: ReadonlySet<Fault> = new Set(['data loss', 'pauses'])
+/** Less than any latency. Not zero: a store does not lose its data and grant again within a microsecond. */
+const AIMED_AFTER_MS = 0.1
 
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000

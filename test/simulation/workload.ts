@@ -200,6 +200,7 @@ class Actor {
 
   async #evict(key: string): Promise<void> {
     if (!this.#random.chance(0.3)) return
+    if (this.#random.chance(0.5)) return this.#evictGranted()
     const room = this.#world.rooms().find((one) => one.key === key)
     const ids = [...(room?.holders ?? []), ...(room?.queue ?? [])].map(({ id }) => id)
     if (ids.length === 0) return
@@ -209,6 +210,24 @@ class Actor {
     await this.#call(`evict ${key} ${id ?? 'all'}`, { mostMs: ADMINISTRATION_MS }, () =>
       id === undefined ? locks.evictAll(key, options) : locks.evict(key, id, options),
     )
+  }
+
+  /** Evicts a ticket while the message with its lease is under way. The request and the message race each other. */
+  async #evictGranted(): Promise<void> {
+    const granted = await this.#nextGranted(1000)
+    if (granted === undefined || this.#world.calm) return
+    const { key, id } = granted
+    await this.#call(`evict ${key} ${id}`, { mostMs: ADMINISTRATION_MS }, () =>
+      this.#member.locks.evict(key, id, { reason: 'chance' }),
+    )
+  }
+
+  async #nextGranted(mostMs: number): Promise<{ readonly key: string; readonly id: string } | undefined> {
+    const { process } = this.#member
+    const sent = new Promise<{ readonly key: string; readonly id: string }>((resolve) => {
+      this.#world.granted.onNext((key, id) => process.deliver(() => resolve({ key, id })))
+    })
+    return (await Promise.race([sent, this.#member.sleep(mostMs)])) ?? undefined
   }
 
   async #workAndRelease(lease: Lease, options: Ending): Promise<void> {
@@ -296,10 +315,12 @@ class Actor {
     }
   }
 
-  /** Aborts after a while, or in the very turn in which the process hears from the store. */
+  /** Aborts after a while, or in the very turn in which the process hears from the store, or hears that it has the key. */
   #abortSome(controller: AbortController): void {
     const abort = (): void => controller.abort(new OwnError())
-    if (this.#random.chance(0.5)) this.#member.process.afterNext(abort)
+    const when = this.#random.pick(['next turn', 'next turn', 'granted', 'later', 'later'] as const)
+    if (when === 'next turn') this.#member.process.afterNext(abort)
+    else if (when === 'granted') this.#world.granted.onHeard(this.#member, abort)
     else this.#member.process.clock.startTimer(this.#random.pick([0, 1, 3, 20, 300]), abort)
   }
 

@@ -8,6 +8,7 @@ import { SimulatedServer, type StoreAnswer, type StoreCall } from '../../src/tes
 import { SimulatedTime } from '../../src/testing/simulated-time.ts'
 import { CalmWitness } from './calm-witness.ts'
 import { DirectLink } from './direct-link.ts'
+import { GrantedMessages } from './granted-messages.ts'
 import type { Implementation } from './implementation.ts'
 import { LeaseWitness } from './lease-witness.ts'
 import { Member } from './member.ts'
@@ -29,6 +30,7 @@ export class World {
   readonly leaseWitness: LeaseWitness
   readonly register: FencedRegister
   readonly calmWitness: CalmWitness
+  readonly granted: GrantedMessages
   /** All processes that ever were, in the order in which they joined. */
   readonly members: Member[] = []
   /** Whether the storm is over: no fault happens any more, and no actor begins anything new. */
@@ -70,14 +72,22 @@ export class World {
     })
     this.calmWitness = new CalmWitness({ report, now: () => this.time.monotonicMs(), members: this.members })
     this.register = new FencedRegister(this.storeWitness, report)
+    this.granted = new GrantedMessages({
+      now: () => this.time.monotonicMs(),
+      count: (what) => this.count(what),
+    })
     this.server = new SimulatedServer({
       open: (reaches) => {
         this.#reaches = reaches
-        return implementation.memoryStore({ now: () => this.#storeTime(), reaches })
+        const store = implementation.memoryStore({ now: () => this.#storeTime(), reaches })
+        this.granted.follow(store)
+        return store
       },
       onCall: (call, answer) => {
         this.trace.note('store', call.verb, summary(call), '→', answer)
         this.#countCall(call, answer)
+        this.granted.called(call)
+        if (call.verb === 'evict') this.granted.evicted(answer as readonly string[])
         this.storeWitness.called(this.server.store, call, answer)
       },
     })
@@ -110,10 +120,18 @@ export class World {
       lateness: () => (late ? random.next() * 8 : 0) - (random.chance(0.2) ? 1 : 0),
       timersFirst: () => random.chance(0.5),
     })
-    const deliver = (act: () => void): void => process.deliver(act)
+    let arrivedAt = 0
+    const deliver = (act: () => void): void => {
+      const at = this.time.monotonicMs()
+      process.deliver(() => {
+        arrivedAt = at
+        act()
+      })
+    }
     const link = this.plan.direct ? undefined : this.network.connect(deliver)
     const { Engine, Locks, parseSettings, TAKES } = this.#implementation
-    const engine = new Engine(link ?? new DirectLink(this.network, deliver), {
+    const store = link ?? new DirectLink(this.network, deliver)
+    const engine = new Engine(store, {
       clock: process.clock,
       chance: () => random.next(),
     })
@@ -124,6 +142,7 @@ export class World {
     }
     const locks = new Locks({ engine, owner: name, nextId }, parseSettings({}, TAKES.locks))
     const member = new Member({ process, link, engine, locks })
+    this.granted.attend(member, store, () => arrivedAt)
     this.members.push(member)
     return member
   }
@@ -157,11 +176,13 @@ export class World {
   /** Lets the store lose everything. */
   forget(): void {
     this.storeWitness.dataLost()
+    this.granted.dataLost()
     this.server.forget()
   }
 
   jumpStoreClock(byMs: number): void {
     this.storeWitness.clockJumped(byMs)
+    this.granted.clockJumped()
     this.storeClock.jump(byMs)
     if (byMs < 0) this.setBackMs -= byMs
   }
@@ -181,6 +202,7 @@ export class World {
 
   #look(): void {
     this.#rooms = undefined
+    this.granted.turnOver()
     this.#judgeRest()
     for (const member of this.members) {
       if (!member.process.upToDate) member.disturbedAt = this.time.monotonicMs()
