@@ -26,7 +26,8 @@ export function fairness(name: string, adapterName: string): Candidate {
     async measure(surroundings, { quick }) {
       const durationMs = quick ? 1000 : 5000
       const worker = fileURLToPath(new URL('../fairness-worker.js', import.meta.url))
-      const startAt = Date.now() + 1000
+      // Late enough for four processes to start on one processor.
+      const startAt = Date.now() + 4000
       const counts = await Promise.all(
         Array.from({ length: PROCESSES }, () =>
           countsOf(worker, [adapterName, JSON.stringify(surroundings), String(startAt), String(durationMs)]),

@@ -19,7 +19,7 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
         for (const step of actions) witness.step(present(step, parts))
       },
     )
-    fc.assert(histories, { numRuns: 2_000, seed: 1, endOnFailure: true })
+    fc.assert(histories, { numRuns: 1_000, seed: 1, endOnFailure: true })
   },
 
   async comparison(mutated) {
