@@ -66,7 +66,7 @@ export class JobTables {
   readonly #connections: PostgresConnections
   readonly #schema: string
   readonly #texts = new Map<string, string>()
-  /** By the calls. */
+  /** The text of the statement that makes a call, by the call. */
   readonly #selects = new Map<string, string>()
 
   constructor(connections: PostgresConnections, schema: string) {

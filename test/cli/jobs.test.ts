@@ -228,7 +228,7 @@ test('jobs pause --until-idle waits for the jobs that run, and leaves the name p
   await jobs.enqueue('mail')
   const [job] = await jobs.claim('mail')
   const interrupted = shell.start(['jobs', 'pause', 'mail', '--until-idle'])
-  await until('it waits', () => interrupted.stderr.includes('waiting for the jobs of mail that run'))
+  await until('it waits', () => interrupted.stderr.includes('waiting for the jobs that run'))
   interrupted.signal('SIGINT')
   expect(await interrupted.exit).toBe(130)
   expect(await jobs.limits()).toMatchObject([{ name: 'mail', isPaused: true }])

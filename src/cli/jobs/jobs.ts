@@ -132,7 +132,7 @@ async function pause(jobs: Jobs, given: ParsedArguments, words: readonly string[
   for (const name of names) await jobs.pause(name)
   if (untilIdle) {
     complain(
-      `paused, also if this wait is interrupted; waiting for the jobs of ${names.map(plain).join(', ')} that run`,
+      `${names.map(plain).join(', ')}: paused until \`holdfast jobs resume\`; waiting for the jobs that run`,
     )
     await Promise.all(names.map((name) => jobs.pause(name, options)))
   }
