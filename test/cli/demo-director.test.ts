@@ -47,3 +47,36 @@ test('the demo goes on if the worker that a fault is meant for has released the 
   )
   expect(struck).toHaveLength(1)
 })
+
+test('the demo goes on if the worker that a fault is meant for has lost the key before, or its last words are lost', async () => {
+  const chronicle = new Chronicle()
+  const handOvers = new HandOvers(chronicle)
+  const acquired = (worker: number, atMs: number) =>
+    chronicle.add({ tag: 'acquired', atMs, worker } as never)
+  const struck: number[] = []
+  let hired = 0
+  const crew = {
+    hire() {
+      hired += 1
+    },
+    pidOf: () => 0,
+    signal(one: number) {
+      struck.push(one)
+      // The other one had the key before the strike, and its message comes after that.
+      acquired(2, monotonicMs() - 10)
+    },
+    stop: () => expect.unreachable(),
+    proceed: () => expect.unreachable(),
+  }
+  setTimeout(() => acquired(1, monotonicMs()), FAULT_EVERY_MS + 100)
+  await direct(
+    { crew, chronicle, handOvers },
+    {
+      ...{ workers: 3, faultEveryMs: FAULT_EVERY_MS, durationMs: FAULT_EVERY_MS + 500, ttlMs: 100 },
+      signal: new AbortController().signal,
+    },
+  )
+  expect(struck).toEqual([1])
+  expect(hired).toBe(4)
+  expect(handOvers.after('kill')).toEqual([])
+})

@@ -68,9 +68,12 @@ async function strike(fault: Fault, { crew, chronicle, handOvers, direction }: D
   let worker = await nextAtWork()
   // If this process stood still, the worker may have released the key meanwhile. Nobody would take over from that worker.
   while (handOvers.holder !== worker) worker = await nextAtWork()
+  // Without a take-over if the worker had lost the key just before the strike.
   const tookOver = expect(
     `somebody takes over from worker ${worker}`,
-    (event) => event.tag === 'took-over' && event.from === worker,
+    (event) =>
+      (event.tag === 'took-over' && event.from === worker) ||
+      (event.tag === 'acquired' && event.worker !== worker),
   )
   const struckAt = monotonicMs()
   chronicle.add({ tag: 'struck', atMs: struckAt, worker, fault, pid: crew.pidOf(worker) })
@@ -78,8 +81,8 @@ async function strike(fault: Fault, { crew, chronicle, handOvers, direction }: D
   else crew.signal(worker, fault === 'kill' ? 'SIGKILL' : 'SIGTERM')
   const end = await tookOver
   if (fault !== 'stop') return crew.hire()
-  // The worker released the key just before it was stopped. So it has nothing to notice.
-  if (end.tag === 'took-over' && end.after !== 'stop') return crew.proceed(worker)
+  // The worker released or lost the key just before it was stopped. So it has nothing to notice.
+  if (end.tag !== 'took-over' || end.after !== 'stop') return crew.proceed(worker)
 
   await sleep(faultEveryMs * AT_WORK, undefined, { signal })
   const lateWrite = expect(
