@@ -11,6 +11,8 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
 import { acquire, acquireAll } from './acquire.ts'
 import { evict } from './evict.ts'
 import type { Cluster } from './grpc/cluster.ts'
@@ -31,9 +33,16 @@ import { Session } from './session/session.ts'
 export class EtcdStore implements Store {
   readonly name = 'etcd'
   readonly #session: Session
+  readonly #renewTogether: RenewTogether
 
   constructor(cluster: Cluster, prefix: string) {
-    this.#session = new Session(cluster, prefix)
+    const session = new Session(cluster, prefix)
+    this.#session = session
+    this.#renewTogether = {
+      ask: (tickets) => renew(session, tickets),
+      isDamage: (error) =>
+        error instanceof StoreError && error.code === 'store-refused' && error.key !== undefined,
+    }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
@@ -45,7 +54,7 @@ export class EtcdStore implements Store {
   }
 
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
-    return takeOffers(this.#session, tickets) ?? renew(this.#session, tickets)
+    return takeOffers(this.#session, tickets) ?? renewBesideDamage(this.#renewTogether, tickets)
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {

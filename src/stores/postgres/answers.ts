@@ -18,6 +18,10 @@ export function readAnswer<T>(line: string, read: (line: string) => T): T {
   }
 }
 
+export function isUnexpectedAnswer(error: unknown): boolean {
+  return error instanceof StoreError && error.message === UNEXPECTED
+}
+
 function unexpectedAnswer(line: string): StoreError {
   const got = JSON.stringify(`${line}`.slice(0, 100))
   const cause = new TypeError(`Expected what a function of the store answers, got ${got}`)

@@ -15,7 +15,8 @@ import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
-import { answers, readAnswer } from './answers.ts'
+import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
+import { answers, isUnexpectedAnswer, readAnswer } from './answers.ts'
 import { NotificationInbox } from './notification-inbox.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
 import { RoomSweep } from './room-sweep.ts'
@@ -50,6 +51,11 @@ export class PostgresStore implements Store {
   readonly #inbox: NotificationInbox
   readonly #sweep: RoomSweep
   readonly #batches: RequestBatches
+  readonly #renewTogether: RenewTogether = {
+    ask: (tickets) => this.#renewBatch(tickets),
+    isDamage: (error) =>
+      isUnexpectedAnswer(error) || (error instanceof StoreError && isAboutValue(error.cause)),
+  }
   readonly #unfinished = new UnfinishedRooms((key) => this.#settle(key))
 
   constructor({ connections, schema, mostCalls, isLogged, readOnly, prepare }: PostgresStoreParts) {
@@ -77,7 +83,9 @@ export class PostgresStore implements Store {
     const renewed: RenewAnswer[] = []
     // One call after the other, so that acquire and release have the other connections.
     for (let start = 0; start < tickets.length; start += MOST_RENEWALS) {
-      renewed.push(...(await this.#renewBatch(tickets.slice(start, start + MOST_RENEWALS))))
+      renewed.push(
+        ...(await renewBesideDamage(this.#renewTogether, tickets.slice(start, start + MOST_RENEWALS))),
+      )
     }
     return renewed
   }

@@ -7,6 +7,16 @@ export function isBusy(error: unknown): boolean {
   return code === BUSY || code === LOCKED || code === PROTOCOL
 }
 
+/** Whether a table does not take a row, as a number that is none. */
+export function isConstraint(error: unknown): boolean {
+  return primaryCode(error) === CONSTRAINT
+}
+
+/** Whether an error is about the rows of one key, and so says nothing about the file and other keys. */
+export function isDamagedRoom(error: unknown): boolean {
+  return error instanceof StoreError && error.key !== undefined
+}
+
 /** The error that a caller gets for a failure of SQLite or the file system. Other errors are bugs, and pass as they are. */
 export function toStoreError(error: unknown, path: string): unknown {
   const code = primaryCode(error)
@@ -87,6 +97,7 @@ const CORRUPT = 11
 const FULL = 13
 const CANNOT_OPEN = 14
 const PROTOCOL = 15
+const CONSTRAINT = 19
 const NOT_A_DATABASE = 26
 
 /** What SQLite says for a code (`sqlite3_errstr`). Its further codes fall under the generic one here. */

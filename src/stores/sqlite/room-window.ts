@@ -10,6 +10,7 @@ import {
   type VerbResult,
   type Waiter,
 } from '../../law/room.ts'
+import { isConstraint } from './failures.ts'
 import { isGood, type Moment, timeSince } from './fence-clock.ts'
 import type { CrowdRow, HolderRow, SqliteStatements, WaiterRow } from './statements.ts'
 
@@ -59,14 +60,19 @@ export function step<A>(
   request: StepRequest,
   verb: (room: Room, time: StoreTime) => VerbResult<A>,
 ): TimedResult<A> {
-  for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
-    const window = new RoomWindow(statements, request, width)
-    const { answer, wakes } = verb(window.room, window.time)
-    if (window.isTooNarrow()) continue
-    window.save()
-    const { key } = request
-    const notices = wakes.map((wake) => ({ key, wake, inbox: window.inboxOf(wake.id) }))
-    return { answer, notices, moment: window.moment }
+  const { key } = request
+  try {
+    for (let width = request.id === undefined ? EVERYBODY : FIRST_WIDTH; ; width *= 8) {
+      const window = new RoomWindow(statements, request, width)
+      const { answer, wakes } = verb(window.room, window.time)
+      if (window.isTooNarrow()) continue
+      window.save()
+      const notices = wakes.map((wake) => ({ key, wake, inbox: window.inboxOf(wake.id) }))
+      return { answer, notices, moment: window.moment }
+    }
+  } catch (error) {
+    // Two infinite numbers have no difference, for example.
+    throw isConstraint(error) ? damagedRoom(key, 'a number that Holdfast never wrote', error) : error
   }
 }
 
@@ -361,10 +367,14 @@ class RoomWindow {
  */
 function checkedFence(fence: number, key: string): number {
   if (Number.isSafeInteger(fence) && fence >= 0 && fence < MOST_FENCE) return fence
-  throw new StoreError(
+  throw damagedRoom(key, 'a fence that Holdfast never gave')
+}
+
+function damagedRoom(key: string, what: string, cause?: unknown): StoreError {
+  return new StoreError(
     'store-refused',
-    'The lock file is damaged: it holds a fence that Holdfast never gave. Stop the processes that use the file and delete it. Nothing but held locks is lost.',
-    { key },
+    `The lock file is damaged: it holds ${what}. Stop the processes that use the file and delete it. Nothing but held locks is lost.`,
+    { key, cause },
   )
 }
 

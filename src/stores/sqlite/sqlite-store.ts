@@ -14,7 +14,9 @@ import type {
 } from '../../contract/store.ts'
 import { acquire, evict, release, type StoreTime, withdrawOffer } from '../../law/room.ts'
 import { view } from '../../law/view.ts'
+import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
 import { WaitGroups } from '../wait-groups.ts'
+import { isDamagedRoom } from './failures.ts'
 import { Inbox } from './inbox.ts'
 import type { LockFileOptions } from './lock-file.ts'
 import { LoneTicket } from './lone-ticket.ts'
@@ -35,7 +37,7 @@ export class SqliteStore implements Store {
   readonly #sweep = new Sweep()
   readonly #lone = new LoneTicket()
   readonly #groups: WaitGroups
-  readonly #renewals: FileRenewals
+  readonly #renewTogether: RenewTogether
 
   /** `leastGroup`: the smallest number of waiters for one key that becomes a group; see ../wait-groups.ts. */
   constructor(options: LockFileOptions, { leastGroup = 4 }: { readonly leastGroup?: number } = {}) {
@@ -43,7 +45,7 @@ export class SqliteStore implements Store {
     this.#transactions = new Transactions(options, () => void this.#inbox.reopen())
     this.#groups = new WaitGroups(randomBytes(9).toString('base64url'), leastGroup)
     const inbox = this.#inbox
-    this.#renewals = new FileRenewals({
+    const renewals = new FileRenewals({
       groups: this.#groups,
       get inbox() {
         return inbox.address
@@ -51,6 +53,7 @@ export class SqliteStore implements Store {
       requestFor: ({ key, id }, time) => this.#request({ key, id, inbox: inbox.address, time }),
       write: (work) => this.#write(work),
     })
+    this.#renewTogether = { ask: (tickets) => renewals.renew(tickets), isDamage: isDamagedRoom }
   }
 
   async open(): Promise<void> {
@@ -76,7 +79,7 @@ export class SqliteStore implements Store {
   }
 
   renew(tickets: readonly Ticket[]): Answer<readonly RenewAnswer[]> {
-    return this.#renewals.renew(tickets)
+    return renewBesideDamage(this.#renewTogether, tickets)
   }
 
   release(request: ReleaseRequest): Answer<ReleaseAnswer> {

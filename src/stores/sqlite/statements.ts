@@ -16,6 +16,9 @@ export interface SqliteStatements {
   readonly begin: Query<[]>
   readonly beginReading: Query<[]>
   readonly commit: Query<[]>
+  readonly savepoint: Query<[]>
+  readonly rollBackToSavepoint: Query<[]>
+  readonly releaseSavepoint: Query<[]>
   readonly look: Query<[key: string, id: string, now: number], LookRow>
   readonly crowd: Query<[key: string, id: string, now: number], CrowdRow>
   readonly holders: Query<[key: string, besidesId: string], HolderRow>
@@ -203,6 +206,9 @@ export function prepareStatements(database: Database): SqliteStatements {
     begin: query('BEGIN IMMEDIATE'),
     beginReading: query('BEGIN'),
     commit: query('COMMIT'),
+    savepoint: query('SAVEPOINT room'),
+    rollBackToSavepoint: query('ROLLBACK TO room'),
+    releaseSavepoint: query('RELEASE room'),
     look: query(scripts.look),
     crowd: query(scripts.crowd),
     // By fence, which is the order of admission.

@@ -1,4 +1,5 @@
 import { release, type StoreTime } from '../../law/room.ts'
+import { isDamagedRoom } from './failures.ts'
 import { step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
 
@@ -35,9 +36,17 @@ function settle(statements: SqliteStatements, key: string, time: StoreTime): voi
   // passes it. So only a waiter that is certainly dead is cleared with the room.
   if (statements.remembered.get(key, time.ms - DEAD_FOR_MS) !== undefined) return
   const nobody = { key, id: '', cancel: false }
-  step(statements, { ...nobody, inbox: undefined, reaches: () => false, time }, (room, at) =>
-    release(room, nobody, at),
-  )
+  statements.savepoint.run()
+  try {
+    step(statements, { ...nobody, inbox: undefined, reaches: () => false, time }, (room, at) =>
+      release(room, nobody, at),
+    )
+  } catch (error) {
+    if (!isDamagedRoom(error)) throw error
+    // The caller asks about another key, and is not to fail because another program has written to this one.
+    statements.rollBackToSavepoint.run()
+  }
+  statements.releaseSavepoint.run()
 }
 
 const ACQUIRES_A_SWEEP = 32

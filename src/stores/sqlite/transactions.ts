@@ -4,7 +4,7 @@ import { closedStoreError } from '../../base/closed.ts'
 import type { Answer } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { StoreTime } from '../../law/room.ts'
-import { isBusy, toStoreError } from './failures.ts'
+import { isBusy, isDamagedRoom, toStoreError } from './failures.ts'
 import { LockFile, type LockFileOptions } from './lock-file.ts'
 import type { SqliteStatements } from './statements.ts'
 
@@ -85,8 +85,7 @@ export class Transactions {
   /** The next call opens the file again, because the trouble may be over by then; but not every call does. */
   #refuse(error: unknown): unknown {
     const refusal = toStoreError(error, this.#options.path)
-    // Rows of one key that make no sense say nothing about the file.
-    if (!(refusal instanceof StoreError) || refusal.key !== undefined) return refusal
+    if (!(refusal instanceof StoreError) || isDamagedRoom(refusal)) return refusal
     this.#forgetFile()
     const now = performance.now()
     if (now >= (this.#refusal?.until ?? 0)) this.#refusal = { error: refusal, until: now + CHECK_MS }

@@ -89,10 +89,10 @@ export function lockDelayText(ms: number): string {
 export function entryOf(pair: KeyValue, names: KeyNames): RoomEntry {
   const { key, id } = names.parse(pair.key)
   const { createRevision, modRevision, lease } = pair
-  return { name: pair.key, key, id, createRevision, modRevision, lease, value: parsed(pair) }
+  return { name: pair.key, key, id, createRevision, modRevision, lease, value: parsed(pair, key) }
 }
 
-function parsed(pair: KeyValue): EntryValue {
+function parsed(pair: KeyValue, key: string): EntryValue {
   try {
     const found = JSON.parse(pair.value) as
       | TombstoneValue
@@ -118,6 +118,7 @@ function parsed(pair: KeyValue): EntryValue {
   throw new StoreError(
     'store-refused',
     `The etcd key ${JSON.stringify(shortened(pair.key, LONGEST_NAME))} is used by something else. Choose another \`prefix\` for etcdStore().`,
+    { key },
   )
 }
 
