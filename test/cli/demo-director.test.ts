@@ -51,8 +51,7 @@ test('the demo goes on if the worker that a fault is meant for has released the 
 test('the demo goes on if the worker that a fault is meant for has lost the key before, or its last words are lost', async () => {
   const chronicle = new Chronicle()
   const handOvers = new HandOvers(chronicle)
-  const acquired = (worker: number, atMs: number) =>
-    chronicle.add({ tag: 'acquired', atMs, worker } as never)
+  const acquired = (worker: number, atMs: number) => chronicle.add({ tag: 'acquired', atMs, worker } as never)
   const struck: number[] = []
   let hired = 0
   const crew = {

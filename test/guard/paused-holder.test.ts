@@ -1,16 +1,16 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { Redis } from 'ioredis'
 import postgres from 'postgres'
 import { expect, test } from 'vitest'
 import { guard, migrateGuard } from '../../src/guard/index.ts'
 import { createLocks } from '../../src/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
 
-const PROGRAM = fileURLToPath(new URL('holder-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('holder-process.ts', import.meta.url))
 
 // A test run that is aborted must not leave a stopped process behind, because it would never end.
 const leftovers = new Set<ChildProcess>()
@@ -30,7 +30,7 @@ test('a holder that was paused past its ttl wakes up and writes; the account kee
   const redis = new Redis(redisServer.url)
   await using locks = createLocks(redisStore(redis))
 
-  const child = fork(PROGRAM, [redisServer.url, server.url, '1000'], { execArgv: ['--import', 'tsx'] })
+  const child = fork(PROGRAM, [redisServer.url, server.url, '1000'], { execArgv: [] })
   leftovers.add(child)
   try {
     const limit = { signal: AbortSignal.timeout(120_000) }

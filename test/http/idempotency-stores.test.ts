@@ -4,8 +4,8 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 
 interface ServerProcess {
@@ -47,7 +47,7 @@ test.concurrent.each(['sqlite', 'redis', 'postgres'])(
 )
 
 async function start(store: string, servers: ServerProcess[]): Promise<ServerProcess> {
-  const child = fork(PROGRAM, [store], { execArgv: ['--import', 'tsx'] })
+  const child = fork(PROGRAM, [store], { execArgv: [] })
   const [message] = (await once(child, 'message')) as [{ readonly url: string }]
   const server = { child, url: message.url }
   servers.push(server)
@@ -58,4 +58,4 @@ function post(url: string, headers: Record<string, string> = {}): Promise<Respon
   return fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k', connection: 'close', ...headers } })
 }
 
-const PROGRAM = fileURLToPath(new URL('idempotency-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('idempotency-process.ts', import.meta.url))

@@ -4,9 +4,9 @@ import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import type { JobFailure } from '../../src/jobs/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { startPgBouncer } from '../servers/pgbouncer.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
@@ -189,11 +189,11 @@ async function runPoison(): Promise<number> {
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-ahead-'))
   const begins = join(folder, 'begins')
   writeFileSync(begins, '')
-  const program = fileURLToPath(new URL('ahead-worker.ts', import.meta.url))
+  const program = await bundled(new URL('ahead-worker.ts', import.meta.url))
   try {
     let deaths = 0
     for (;;) {
-      const child = fork(program, [scene.server.url, scene.schema, begins], { execArgv: ['--import', 'tsx'] })
+      const child = fork(program, [scene.server.url, scene.schema, begins], { execArgv: [] })
       const died = once(child, 'exit').then(() => true)
       const isOver = await Promise.race([
         died.then(() => false),

@@ -4,14 +4,14 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { afterAll, expect, test } from 'vitest'
 import type { Jobs } from '../../src/jobs/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, JobsScene, openScene } from './scene.ts'
 
-const PROGRAM = fileURLToPath(new URL('attacked-worker.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('attacked-worker.ts', import.meta.url))
 const KILLS = Number(process.env['HOLDFAST_KILLS'] ?? 4)
 const HOUR_MS = 3_600_000
 const GROUP_LIMITS = { 'customer:0': 1, 'customer:1': 2, 'customer:2': 3, shared: 4, wholes: 2 }
@@ -33,7 +33,7 @@ async function startProcess(
   { skewMs, ttl }: { readonly skewMs: number; readonly ttl: string },
 ): Promise<ChildProcess> {
   const child = fork(PROGRAM, [scene.server.url, scene.schema, String(skewMs), ttl], {
-    execArgv: ['--import', 'tsx'],
+    execArgv: [],
   })
   children.add(child)
   child.once('exit', () => children.delete(child))

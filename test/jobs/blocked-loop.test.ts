@@ -2,8 +2,8 @@ import { fork } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
@@ -25,8 +25,8 @@ test('a job is not begun once its lease is over because the handler before it ha
   const ids = await jobs.enqueueAll([{ name: 'a' }, { name: 'a' }, { name: 'a' }])
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-blocked-'))
   const gate = join(folder, 'gate')
-  const program = fileURLToPath(new URL('blocking-worker.ts', import.meta.url))
-  const child = fork(program, [scene.server.url, scene.schema, gate], { execArgv: ['--import', 'tsx'] })
+  const program = await bundled(new URL('blocking-worker.ts', import.meta.url))
+  const child = fork(program, [scene.server.url, scene.schema, gate], { execArgv: [] })
   const heard: Told[] = []
   child.on('message', (message: Told) => heard.push(message))
   try {

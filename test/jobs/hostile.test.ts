@@ -1,9 +1,9 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import pg from 'pg'
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest'
 import { createJobs, type JobFailure } from '../../src/jobs/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
@@ -178,9 +178,9 @@ test('of many transactions that race for a key and mostly roll back, one job at 
 
 test('twenty processes that start at once on an empty database share the jobs, each of which runs once', async () => {
   await using scene = await openScene()
-  const program = fileURLToPath(new URL('starting-worker.ts', import.meta.url))
+  const program = await bundled(new URL('starting-worker.ts', import.meta.url))
   const children = Array.from({ length: 20 }, () =>
-    fork(program, [scene.server.url, scene.schema], { execArgv: ['--import', 'tsx'], silent: true }),
+    fork(program, [scene.server.url, scene.schema], { execArgv: [], silent: true }),
   )
   let ran = ''
   for (const child of children) {

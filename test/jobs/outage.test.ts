@@ -1,7 +1,7 @@
 import { fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openProxied, openScene, sharedServer } from './scene.ts'
 
@@ -41,9 +41,9 @@ test('a worker whose only place is taken keeps its process alive until it is sto
   const jobs = scene.open()
   await jobs.migrate()
   const id = (await jobs.enqueue('a')) ?? ''
-  const program = fileURLToPath(new URL('unref-worker.ts', import.meta.url))
+  const program = await bundled(new URL('unref-worker.ts', import.meta.url))
   const child = fork(program, [scene.server.url, scene.schema], {
-    execArgv: ['--import', 'tsx'],
+    execArgv: [],
     stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
   })
   let said = ''

@@ -1,11 +1,11 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
 
-const PROGRAM = fileURLToPath(new URL('torture-worker.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('torture-worker.ts', import.meta.url))
 const JOBS = 10_000
 const PARENTS = 500
 const PROCESSES = 4
@@ -21,7 +21,7 @@ for (const event of ['exit', 'disconnect']) {
 }
 
 async function startProcess(scene: JobsScene): Promise<ChildProcess> {
-  const child = fork(PROGRAM, [scene.server.url, scene.schema], { execArgv: ['--import', 'tsx'] })
+  const child = fork(PROGRAM, [scene.server.url, scene.schema], { execArgv: [] })
   children.add(child)
   child.once('exit', () => children.delete(child))
   await once(child, 'message', { signal: AbortSignal.timeout(120_000) })

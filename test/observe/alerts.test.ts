@@ -7,12 +7,13 @@ import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { stringify } from 'yaml'
 import { connect, type Locks } from '../../src/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { ensureBinary } from '../servers/install.ts'
 import { type RedisServer, startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 
 const rules = fileURLToPath(new URL('../../src/observe/prometheus/alert-rules.yml', import.meta.url))
-const script = fileURLToPath(new URL('candidate.ts', import.meta.url))
+const script = await bundled(new URL('candidate.ts', import.meta.url))
 
 let promtool: string
 let server: RedisServer
@@ -84,7 +85,7 @@ interface Candidate {
 }
 
 async function candidate(name: string, elections: readonly string[]): Promise<Candidate> {
-  const child: ChildProcess = spawn(process.execPath, ['--import', 'tsx', script, server.url, ...elections], {
+  const child: ChildProcess = spawn(process.execPath, [script, server.url, ...elections], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const ended = once(child, 'exit')

@@ -13,11 +13,12 @@ import { createPartition } from '../../src/partition/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { closeSharedServer, openProxied, openScene } from '../jobs/scene.ts'
 import { Stage } from '../schedule/stage.ts'
+import { bundled } from '../servers/bundled.ts'
 import { ensureBinary } from '../servers/install.ts'
 import { until } from '../servers/until.ts'
 
 const rules = fileURLToPath(new URL('../../src/observe/prometheus/alert-rules.yml', import.meta.url))
-const script = fileURLToPath(new URL('working.ts', import.meta.url))
+const script = await bundled(new URL('working.ts', import.meta.url))
 let promtool: string
 beforeAll(() => {
   promtool = ensureBinary('promtool', { packageName: 'prometheus' })
@@ -175,7 +176,7 @@ interface Working {
 }
 
 async function working(role: string): Promise<Working> {
-  const child = spawn(process.execPath, ['--import', 'tsx', script, role], {
+  const child = spawn(process.execPath, [script, role], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
   const ended = once(child, 'exit')

@@ -50,33 +50,37 @@ const STRICT = [
   ...['--noEmit', '--types', 'node'],
 ]
 
-async function check(typescript: string, file: string, ...options: readonly string[]): Promise<string> {
+async function check(
+  typescript: string,
+  files: readonly string[],
+  ...options: readonly string[]
+): Promise<string> {
   const folder = typescript === '7' ? join(root, 'node_modules/typescript') : toolFolder(typescript)
-  return project.run(process.execPath, [join(folder, 'bin/tsc'), ...options, file])
+  return project.run(process.execPath, [join(folder, 'bin/tsc'), ...options, ...files])
 }
 
 describe.each(['typescript54', 'typescript57', 'typescript', 'typescript6', '7'])('with %s', (typescript) => {
   const isOld = /5[47]?$|^typescript$/.test(typescript)
   const target = ['--target', 'es2022', '--lib', 'es2023,esnext.disposable']
-  const ways: [string, string, string[]][] = [
+  const both = ['commonjs.cts', 'module.mts']
+  const ways: [string, string[], string[]][] = [
     [
       'module: commonjs, as `tsc --init` wrote it',
-      'program.ts',
+      ['program.ts'],
       ['--module', 'commonjs', '--esModuleInterop'],
     ],
-    ['module: node16, CommonJS', 'commonjs.cts', ['--module', 'node16']],
-    ['module: node16, ES module', 'module.mts', ['--module', 'node16']],
-    ['module: nodenext, CommonJS', 'commonjs.cts', ['--module', 'nodenext']],
-    ['moduleResolution: bundler', 'program.ts', ['--module', 'esnext', '--moduleResolution', 'bundler']],
+    ['module: node16, CommonJS and an ES module', both, ['--module', 'node16']],
+    ['module: nodenext, CommonJS and an ES module', both, ['--module', 'nodenext']],
+    ['moduleResolution: bundler', ['program.ts'], ['--module', 'esnext', '--moduleResolution', 'bundler']],
   ]
-  test.each(ways)('every entry has its types: %s', async (_, file, options) => {
+  test.each(ways)('every entry has its types: %s', async (_, files, options) => {
     const resolution = isOld && options.includes('commonjs') ? ['--moduleResolution', 'node10'] : []
-    expect(await check(typescript, file, ...STRICT, ...target, ...options, ...resolution)).toBe('')
+    expect(await check(typescript, files, ...STRICT, ...target, ...options, ...resolution)).toBe('')
   })
 })
 
 test('every entry has its types with the defaults of TypeScript 7', async () => {
-  expect(await check('7', 'module.mts', '--noEmit', '--types', 'node')).toBe('')
+  expect(await check('7', ['module.mts'], '--noEmit', '--types', 'node')).toBe('')
 })
 
 test.each(['typescript54', '7'])(
@@ -84,11 +88,11 @@ test.each(['typescript54', '7'])(
   async (typescript) => {
     const file = project.write('machine.mts', MACHINE)
     const options = ['--target', 'es2022', '--lib', 'es2023,esnext.disposable', '--module', 'nodenext']
-    const said = await check(typescript, file, ...STRICT, ...options)
+    const said = await check(typescript, [file], ...STRICT, ...options)
     // XState's own declarations do not compile with exactOptionalPropertyTypes.
     const errors = said.split('\n').filter((line) => line.includes(': error '))
     expect(errors.filter((line) => !line.includes('node_modules/xstate/'))).toEqual([])
-    expect(await check(typescript, file, ...STRICT, ...options, '--skipLibCheck', 'true')).toBe('')
+    expect(await check(typescript, [file], ...STRICT, ...options, '--skipLibCheck', 'true')).toBe('')
   },
 )
 
@@ -102,7 +106,7 @@ const MACHINE = `
 `
 
 test('without the types of Node.js nothing is missing but those of Node.js itself', async () => {
-  const said = await check('7', project.write('core.mts', CORE), '--noEmit', '--skipLibCheck', 'false')
+  const said = await check('7', [project.write('core.mts', CORE)], '--noEmit', '--skipLibCheck', 'false')
   expect(said).toBe('')
 })
 

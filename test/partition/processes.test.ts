@@ -2,13 +2,13 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
-const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('fleet-process.ts', import.meta.url))
 const KEYS = 32
 const SLOW_MACHINE = { withinMs: 240_000 }
 
@@ -18,7 +18,7 @@ class Process {
   held: readonly number[] = []
 
   constructor(url: string, journal: string, name: string, ttl: string) {
-    const args = ['--import', 'tsx', PROGRAM, url, journal, name, ttl, String(KEYS)]
+    const args = [PROGRAM, url, journal, name, ttl, String(KEYS)]
     this.child = spawn(process.execPath, args, { cwd: root, stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
     this.child.on('message', ({ held, error }: { held?: number[]; error?: string }) => {
       if (held !== undefined) this.held = held

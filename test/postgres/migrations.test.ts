@@ -4,6 +4,7 @@ import pg from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { connectionsOf, type PostgresConnections } from '../../src/postgres/connections.ts'
 import { migrate } from '../../src/postgres/migrations.ts'
+import { bundled } from '../servers/bundled.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
 let server: PostgresServer
@@ -117,12 +118,9 @@ test('leaves a table alone that is not ours', async () => {
 })
 
 test('lets twenty start at once, from four processes', async () => {
-  const script = new URL('./migrate-process.ts', import.meta.url).pathname
+  const script = await bundled(new URL('migrate-process.ts', import.meta.url))
   const args = [server.url, 'crowd', JSON.stringify([FIRST, SECOND]), '5']
-  const starters = Array.from(
-    { length: 4 },
-    () => new Starter(spawn('node', ['--import', 'tsx', script, ...args])),
-  )
+  const starters = Array.from({ length: 4 }, () => new Starter(spawn('node', [script, ...args])))
   expect(await Promise.all(starters.map((starter) => starter.line()))).toEqual(starters.map(() => 'ready'))
   for (const starter of starters) starter.process.stdin?.write('go\n')
   expect(await Promise.all(starters.map((starter) => starter.line()))).toEqual(

@@ -3,9 +3,9 @@ import { once } from 'node:events'
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect } from '../../src/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 
 test.concurrent.each(Object.entries(places))(
@@ -70,7 +70,7 @@ test.concurrent.each(['sqlite', 'redis'])(
     const folder = mkdtempSync(join(tmpdir(), 'holdfast-once-'))
     const place = await (places[store] as (typeof places)[string])(folder)
     const locks = await connect(place.url)
-    const child = fork(PROGRAM, [place.url, 'welcome:42'], { execArgv: ['--import', 'tsx'] })
+    const child = fork(PROGRAM, [place.url, 'welcome:42'], { execArgv: [] })
     try {
       await once(child, 'message')
       let runs = 0
@@ -91,4 +91,4 @@ test.concurrent.each(['sqlite', 'redis'])(
   },
 )
 
-const PROGRAM = fileURLToPath(new URL('once-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('once-process.ts', import.meta.url))

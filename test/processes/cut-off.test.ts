@@ -1,14 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { undisturbed } from '../base/measured.ts'
+import { bundled } from '../servers/bundled.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { type Namespace, namespacesMissing, startNamespace } from '../servers/namespaces.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('cut-off-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('cut-off-process.ts', import.meta.url))
 const TTL_MS = 2000
 
 const missing = namespacesMissing()
@@ -20,7 +20,7 @@ class Client {
 
   constructor(namespace: Namespace, url: string) {
     this.namespace = namespace
-    const [command = '', ...args] = [...namespace.exec, process.execPath, '--import', 'tsx', PROGRAM, url]
+    const [command = '', ...args] = [...namespace.exec, process.execPath, PROGRAM, url]
     this.process = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
     this.process.on('message', (message) => this.told.push(message as { what: string; at: number }))
     onTestFinished(() => {

@@ -4,14 +4,14 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Locks } from '../../src/index.ts'
 import { shortestMs } from '../base/measured.ts'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('waiters-process.ts', import.meta.url))
 const TTL_MS = 30_000
 /** The acceptance term for a ttl of three seconds or more, as in `engine/terms.ts`. */
 const ACCEPT_MS = 3000
@@ -132,7 +132,7 @@ async function connectTo(url: string): Promise<Locks> {
 }
 
 function startWaiters(url: string, count = DEAD): ChildProcess {
-  const child = fork(PROGRAM, [url, 'k', String(count), String(TTL_MS)], { execArgv: ['--import', 'tsx'] })
+  const child = fork(PROGRAM, [url, 'k', String(count), String(TTL_MS)], { execArgv: [] })
   onTestFinished(() => {
     child.kill('SIGKILL')
   })

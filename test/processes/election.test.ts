@@ -2,13 +2,13 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect, isHoldfastError, type Locks } from '../../src/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { type Place, places, type Way } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('candidate-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('candidate-process.ts', import.meta.url))
 /** Longer than a busy machine keeps a process from its renewal. So only the test ends terms. */
 const TTL_MS = 10_000
 /** Allows for two things: a store notices expiries only with a request, and the machine may be busy. Shorter than the ttl. */
@@ -167,7 +167,7 @@ class Candidate {
   constructor(name: string, way: Place | Way, args: readonly string[]) {
     this.name = name
     const exec = 'exec' in way ? way.exec : []
-    const [command = '', ...before] = [...exec, process.execPath, '--import', 'tsx', PROGRAM]
+    const [command = '', ...before] = [...exec, process.execPath, PROGRAM]
     this.child = spawn(command, [...before, way.url, ...args], { stdio: ['ignore', 'ignore', 'pipe', 'ipc'] })
     this.child.on('message', ({ what, fence }: { what: string; fence: string }) => {
       if (what === 'leads') this.fences.push(BigInt(fence))

@@ -1,15 +1,15 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { connect, type Lease, type Locks } from '../../src/index.ts'
 import { shortestMs, undisturbed } from '../base/measured.ts'
+import { bundled } from '../servers/bundled.ts'
 import { namespacesMissing } from '../servers/namespaces.ts'
 import { type Place, type PlaceOptions, places, sentinelPlace } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('waiters-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('waiters-process.ts', import.meta.url))
 const TTL_MS = 4000
 /** The acceptance term for a ttl of three seconds or more, as in `engine/terms.ts`. */
 const ACCEPT_MS = 3000
@@ -182,16 +182,7 @@ function startPlace(store: string, options: PlaceOptions): Promise<Place> {
 }
 
 function startHead({ url, through }: Place): ChildProcess {
-  const program = [
-    process.execPath,
-    '--import',
-    'tsx',
-    PROGRAM,
-    through?.url ?? url,
-    'k',
-    '1',
-    String(TTL_MS),
-  ]
+  const program = [process.execPath, PROGRAM, through?.url ?? url, 'k', '1', String(TTL_MS)]
   const [command = '', ...args] = [...(through?.exec ?? []), ...program]
   const head = spawn(command, args, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] })
   onTestFinished(() => {

@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { expect, onTestFinished, test } from 'vitest'
 import { shortestMs } from '../base/measured.ts'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
-const PROGRAM = fileURLToPath(new URL('killed-workers-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('killed-workers-process.ts', import.meta.url))
 const TTL_MS = 2000
 const WORKERS = 5
 const KILLS = 5
@@ -43,7 +43,7 @@ async function longestPauseMs(store: string): Promise<number> {
   const worked = { times: 0, lastAt: performance.now(), longestMs: 0 }
   const workers = new Set<ChildProcess>()
   const start = (): void => {
-    const worker = fork(PROGRAM, [place.url, 'k', String(TTL_MS)], { execArgv: ['--import', 'tsx'] })
+    const worker = fork(PROGRAM, [place.url, 'k', String(TTL_MS)], { execArgv: [] })
     onTestFinished(() => {
       worker.kill('SIGKILL')
     })

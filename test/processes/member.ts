@@ -2,10 +2,11 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
 import type { ClientKind } from '../faults/scene.ts'
+import { bundled } from '../servers/bundled.ts'
 import { until } from '../servers/until.ts'
 import type { Order, OrderMessage, ProcessMessage, Reply, Verb } from './orders.ts'
 
-const PROGRAM = fileURLToPath(new URL('member-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('member-process.ts', import.meta.url))
 const ROOT = fileURLToPath(new URL('../../', import.meta.url))
 
 export type Loss = Extract<ProcessMessage, { tag: 'lost' }>
@@ -93,7 +94,7 @@ export class Member implements AsyncDisposable {
 export async function startMember(url: string, kind: ClientKind = 'ioredis 5'): Promise<Member> {
   const child = fork(PROGRAM, [url, kind], {
     cwd: ROOT,
-    execArgv: ['--import', 'tsx'],
+    execArgv: [],
     // This serialization keeps bigint as it is.
     serialization: 'advanced',
   })

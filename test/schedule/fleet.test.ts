@@ -3,13 +3,13 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
-const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('fleet-process.ts', import.meta.url))
 /** `HOLDFAST_SCHEDULE_SECONDS=60 npx vitest run test/schedule/fleet.test.ts` runs the long form, on all stores. */
 const { HOLDFAST_SCHEDULE_SECONDS: ASKED_FOR } = process.env
 const SECONDS = Number(ASKED_FOR ?? 20)
@@ -114,15 +114,14 @@ function twice(journal: string, killed: ReadonlySet<number>): string[] {
   return told.filter((tick, at) => told.indexOf(tick) !== at)
 }
 
-/**
- * Whether the tick was given up because three processes were killed in the middle of it. The tick is the last line that
- * each of them wrote.
- */
+/** Whether the tick was given up because three processes were killed or frozen in the middle of it. */
 function isGivenUp(journal: string, tick: string, killed: ReadonlySet<number>): boolean {
   const all = lines(journal)
   const begins = all.filter((line) => line.what === 'begin' && line.tick === tick)
   const brokeOff = begins.filter(
-    (line) => killed.has(line.pid) && all.findLast(({ pid }) => pid === line.pid) === line,
+    ({ pid }) =>
+      all.some((line) => line.what === 'freeze' && line.tick === tick && line.pid === pid) ||
+      (killed.has(pid) && all.findLast((line) => line.pid === pid)?.tick === tick),
   )
   return brokeOff.length === 3
 }
@@ -143,7 +142,7 @@ class Fleet {
   start(aheadMs: number): void {
     const child = fork(PROGRAM, [this.#url, this.#journal, String(aheadMs)], {
       cwd: root,
-      execArgv: ['--import', 'tsx'],
+      execArgv: [],
       silent: true,
     })
     this.#running.set(child, aheadMs)
@@ -166,7 +165,7 @@ class Fleet {
     await this.#replace(all[number % all.length] as ChildProcess)
   }
 
-  /** Freezes one process over several ticks, for longer than its lease, until another process has run its tick. */
+  /** Freezes one process over several ticks, for longer than its lease, until another process goes on. */
   async freezeOne(): Promise<void> {
     const all = [...this.#running.keys()]
     const before = frozen(this.#journal).length
@@ -174,7 +173,11 @@ class Fleet {
     const { tick, pid } = await until('one is frozen in a run', () => frozen(this.#journal)[before])
     // The lease of the frozen process has to run out before the next run begins.
     for (const child of all) child.send('go on')
-    await until('another one has run that tick', () => ends(this.#journal).some((end) => end.tick === tick))
+    await until('another one has run that tick, or it was the third that broke off', () =>
+      ends(this.#journal).some(
+        (end) => end.tick === tick || (end.tick > tick && isGivenUp(this.#journal, tick, this.killed)),
+      ),
+    )
     process.kill(pid, 'SIGCONT')
   }
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { ensureBinary, ensureEtcd, ensurePostgres } from './install.ts'
 
 /** Runs once before all tests. A missing server is installed or fails the run; it never skips a test. */
@@ -18,5 +19,12 @@ export default function setup(): () => void {
   // The folder of a new PostgreSQL cluster. The first file that needs one makes it, and the others copy it.
   const folder = mkdtempSync(join(tmpdir(), 'holdfast-clusters-'))
   process.env['HOLDFAST_TEST_CLUSTERS'] = folder
-  return () => rmSync(folder, { recursive: true, force: true })
+  // Beside the packages, because the programs import them.
+  const programs = mkdtempSync(
+    fileURLToPath(new URL('../../node_modules/.holdfast-programs-', import.meta.url)),
+  )
+  process.env['HOLDFAST_TEST_PROGRAMS'] = programs
+  return () => {
+    for (const made of [folder, programs]) rmSync(made, { recursive: true, force: true })
+  }
 }

@@ -1,10 +1,11 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Shell } from '../cli/holdfast-process.ts'
 import { sharedStores } from '../cli/stores.ts'
 import { startRedis } from '../servers/redis-server.ts'
+import { until } from '../servers/until.ts'
 
 let shell: Shell
 let folder: string
@@ -130,7 +131,7 @@ test('a closed output ends the faults early, and the program mends the server', 
   writeFileSync(program, `#!/bin/sh\necho "$1" >> ${calls}\n`)
   chmodSync(program, 0o755)
   const torture = shell.start(quick('--for', '10m', '--nemesis', 'none', '--on-fault', program))
-  await torture.prints('server')
+  await until('the program breaks the server', () => existsSync(calls))
   torture.closeOutput()
   expect(await torture.exit, torture.stderr).toBe(74)
   const called = readFileSync(calls, 'utf8').trim().split('\n')

@@ -2,14 +2,14 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { connect } from '../../src/index.ts'
+import { bundled } from '../servers/bundled.ts'
 import { type Place, places, type Way } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
-const PROGRAM = fileURLToPath(new URL('fleet-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('fleet-process.ts', import.meta.url))
 /** Longer than a busy machine keeps a process from its renewal. */
 const TTL_MS = 6000
 /**
@@ -26,7 +26,7 @@ test.concurrent.each(Object.entries(places))(
     const place = await open(folder, { canCut: true })
     const fleet: Server[] = []
     const start = (name: string, { url, exec = [] }: Pick<Place, 'url'> & Partial<Way>, ttlMs = TTL_MS) => {
-      const [command = '', ...before] = [...exec, process.execPath, '--import', 'tsx', PROGRAM]
+      const [command = '', ...before] = [...exec, process.execPath, PROGRAM]
       const args = [...before, url, journal, name, `${ttlMs}ms`]
       const server = new Server(
         spawn(command, args, { cwd: root, stdio: ['ignore', 'ignore', 'pipe', 'ipc'] }),

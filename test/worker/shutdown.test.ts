@@ -3,12 +3,12 @@ import { once } from 'node:events'
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { describe, expect, test } from 'vitest'
+import { bundled } from '../servers/bundled.ts'
 import { until } from '../servers/until.ts'
 import { root } from '../tidy/project.ts'
 
-const PROGRAM = fileURLToPath(new URL('worker-program.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('worker-program.ts', import.meta.url))
 
 describe.concurrent('a process with a worker', () => {
   test('stays alive for the worker; at a signal it ends the work first and then itself, as the signal would have', async () => {
@@ -114,7 +114,7 @@ class Program implements AsyncDisposable {
     name: string,
     { argument = '', through = [] }: { argument?: string; through?: readonly string[] } = {},
   ): Promise<Program> {
-    const [command = '', ...args] = [...through, process.execPath, '--import', 'tsx', PROGRAM, name, argument]
+    const [command = '', ...args] = [...through, process.execPath, PROGRAM, name, argument]
     const program = new Program(spawn(command, args, { cwd: root, stdio: ['ignore', 'pipe', 'inherit'] }))
     try {
       await program.says('a is working')

@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { createJobSchedules } from '../../../src/jobs/schedules/index.ts'
+import { bundled } from '../../servers/bundled.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 import { closeSharedServer, JobsScene, openProxied, sharedServer } from '../scene.ts'
@@ -11,7 +11,7 @@ import { letPass, openSchedules } from './scene.ts'
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
 
-const PROGRAM = fileURLToPath(new URL('firing-process.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('firing-process.ts', import.meta.url))
 const HOUR_MS = 3_600_000
 const children = new Set<ChildProcess>()
 for (const event of ['exit', 'disconnect']) {
@@ -22,7 +22,7 @@ for (const event of ['exit', 'disconnect']) {
 
 async function startProcess(scene: JobsScene, skewMs: number): Promise<ChildProcess> {
   const child = fork(PROGRAM, [scene.server.url, scene.schema, String(skewMs)], {
-    execArgv: ['--import', 'tsx'],
+    execArgv: [],
   })
   children.add(child)
   child.once('exit', () => children.delete(child))

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { fileURLToPath } from 'node:url'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
 import { connect } from '../../../src/index.ts'
 import { etcdStore, openEtcd } from '../../../src/stores/etcd/index.ts'
+import { bundled } from '../../servers/bundled.ts'
 import { certificate, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { freePort } from '../../servers/free-port.ts'
 import { startRedis } from '../../servers/redis-server.ts'
@@ -269,8 +269,8 @@ describe('bad input', () => {
 describe('a process that forgets to close', () => {
   test('ends all the same, with a lease held, a waiter forgotten and wakes flowing', async () => {
     await using server = await startEtcd()
-    const program = fileURLToPath(new URL('forgetful.ts', import.meta.url))
-    const child = spawn(process.execPath, ['--import', import.meta.resolve('tsx'), program, server.url])
+    const program = await bundled(new URL('forgetful.ts', import.meta.url))
+    const child = spawn(process.execPath, [program, server.url])
     const timer = setTimeout(() => child.kill('SIGKILL'), 120_000)
     let output = ''
     child.stdout.on('data', (chunk: Buffer) => {

@@ -1,9 +1,9 @@
 import { fork } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Store, Ticket } from '../../../src/contract/store.ts'
 import { UNLIMITED } from '../../../src/contract/store.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
+import { bundled } from '../../servers/bundled.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
@@ -94,9 +94,9 @@ describe('the key of a ticket that waits', () => {
     const [store, other] = [storeAt(server.url), storeAt(server.url)]
     const [holder, behind] = [ticket({ key: 'frozen' }), ticket({ key: 'frozen', patienceMs: 60_000 })]
     fenceOf(await store.acquire(holder))
-    const program = fileURLToPath(new URL('../../processes/waiters-process.ts', import.meta.url))
+    const program = await bundled(new URL('../../processes/waiters-process.ts', import.meta.url))
     const url = server.url.replace('http', 'etcd')
-    const child = fork(program, [url, 'frozen', '2', '30000'], { execArgv: ['--import', 'tsx'] })
+    const child = fork(program, [url, 'frozen', '2', '30000'], { execArgv: [] })
     try {
       const queue = async () => {
         const { rooms } = await store.inspect({ prefix: 'frozen', cursor: undefined, count: 1 })

@@ -1,12 +1,12 @@
 import { execFile } from 'node:child_process'
-import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { expect, test } from 'vitest'
+import { bundled } from '../../servers/bundled.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { enableTls } from '../../servers/postgres-tls.ts'
 import { until } from '../../servers/until.ts'
 
-const script = fileURLToPath(new URL('processes/hold-and-leave.ts', import.meta.url))
+const script = await bundled(new URL('processes/hold-and-leave.ts', import.meta.url))
 
 test.each([
   ['pg', 'without TLS', ''],
@@ -16,7 +16,7 @@ test.each([
 ])('on %s, a process with idle connections %s ends by itself', async (name, _, parameters) => {
   await using server = await startPostgres()
   if (parameters !== '') await enableTls(server)
-  const args = ['--import', 'tsx', script, `${server.url}${parameters}`, name, 'k']
+  const args = [script, `${server.url}${parameters}`, name, 'k']
   // Rejects if the process is still there after this time.
   const { stdout } = await promisify(execFile)('node', args, { timeout: 120_000 })
   expect(stdout).toBe('acquire-timeout\n')

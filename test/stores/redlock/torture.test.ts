@@ -1,13 +1,13 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { fileURLToPath } from 'node:url'
 import { expect, test } from 'vitest'
 import { type Random, seededRandom } from '../../../src/testing/random.ts'
+import { bundled } from '../../servers/bundled.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { startMasters } from './masters.ts'
 import type { TakenLease, WorkerReport } from './processes/torture-worker.ts'
 
-const PROGRAM = fileURLToPath(new URL('processes/torture-worker.ts', import.meta.url))
+const PROGRAM = await bundled(new URL('processes/torture-worker.ts', import.meta.url))
 const PROCESSES = 4
 const MAX_TTL_MS = 1200
 const KEYS = ['key 0', 'key 1']
@@ -113,7 +113,7 @@ function longestPause(leases: readonly TakenLease[]): number {
 }
 
 async function startProcess(args: readonly string[]): Promise<ChildProcess> {
-  const child = fork(PROGRAM, args, { execArgv: ['--import', 'tsx'] })
+  const child = fork(PROGRAM, args, { execArgv: [] })
   children.add(child)
   child.once('exit', () => children.delete(child))
   await once(child, 'message', { signal: AbortSignal.timeout(120_000) })
