@@ -27,7 +27,7 @@ export class LeaseDeadline {
   /** The confirmed request that reaches furthest: the moment before it was written, and how long it may be used from then. */
   declare private askedAtMs: number
   declare private askedAtWallMs: number
-  declare private usableMs: number
+  declare protected usableMs: number
   declare private readonly sinceMs: number
 
   constructor({ monotonicMs, wallMs }: Instant, ttlMs: number, options: LeaseOptions) {
@@ -36,11 +36,6 @@ export class LeaseDeadline {
     this.askedAtWallMs = Math.floor(wallMs)
     this.usableMs = Math.floor(usableMs(ttlMs))
     this.sinceMs = this.askedAtMs
-  }
-
-  /** How much earlier than planned it may be renewed. Without renewal it is due at its end, and not before. */
-  get slackMs(): number {
-    return this.options.renew ? this.usableMs / 10 : 0
   }
 
   confirm(askedAt: Instant, ttlMs: number): void {

@@ -103,6 +103,14 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     return false
   }
 
+  /**
+   * How much earlier than planned it may be renewed. Without renewal it is due at its end, and not before. While an answer is
+   * on its way, no other round may ask once more.
+   */
+  get slackMs(): number {
+    return this.options.renew && this.attempts === 0 ? this.usableMs / 10 : 0
+  }
+
   get key(): string {
     return this.ticket.key
   }

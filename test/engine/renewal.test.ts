@@ -192,6 +192,21 @@ describe('a renewal that is not answered', () => {
     await lease.release()
   })
 
+  test('is not repeated before its time because another round comes while it is on its way', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    // Each of these ends in a round of its own.
+    const others = [10_700, 11_000, 11_500].map((ttl) => locks.acquire(`other-${ttl}`, { ttl, renew: false }))
+    const ending = await Promise.all(others)
+    store.next('renew', 'lose request')
+    await clock.advance(TTL / 3 + 1500)
+    expect(ending.map(({ state }) => state)).toEqual(['lost', 'lost', 'lost'])
+    expect(store.count('renew')).toBe(1)
+    await clock.advance(600)
+    expect(store.count('renew')).toBe(2)
+    await Promise.all([lease, ...ending].map((one) => one.release()))
+  })
+
   test('of one batch does not hold up the leases of another', async () => {
     const { clock, store, locks } = scene()
     const leases = await Promise.all(
