@@ -1,6 +1,7 @@
 import type { Store } from '../contract/store.ts'
 import type { ClosedError } from '../errors.ts'
-import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import type { Renewable } from './renewable.ts'
+import type { RenewalLoop } from './renewal-loop.ts'
 import { TicketIndex } from './ticket-index.ts'
 
 /** A lease, as the wakes and `close()` see it. */
@@ -25,6 +26,8 @@ export class Leases {
    */
   #byId: TicketIndex<ListedLease> | undefined
   readonly #alwaysIndexed: boolean
+  /** Whether a lease had the id of another one, so that the index may lack a lease. */
+  #hasTwins = false
 
   constructor(store: Store, renewals: RenewalLoop) {
     this.#renewals = renewals
@@ -35,7 +38,7 @@ export class Leases {
   /** `now`: a recent look at the monotonic clock. */
   add(lease: ListedLease, now: number): void {
     this.#renewals.schedule(lease, now)
-    this.#byId?.add(lease)
+    if (this.#byId?.add(lease) === true) this.#hasTwins = true
   }
 
   remove(lease: ListedLease): void {
@@ -54,13 +57,18 @@ export class Leases {
 
   #indexed(): TicketIndex<ListedLease> {
     const index = new TicketIndex<ListedLease>()
-    for (const lease of this.list()) index.add(lease)
+    for (const lease of this.list()) if (index.add(lease)) this.#hasTwins = true
     return index
   }
 
   /** Whether one of them is on this key. Only for a message, so a process with very many leases does not look. */
   holds(key: string): boolean {
     return this.#renewals.size <= FEW && this.list().some((lease) => lease.key === key)
+  }
+
+  /** The same in no order, without a look at each: they are in no cache, and a hundred thousand would take 30 ms. */
+  listQuickly(): ListedLease[] {
+    return this.#byId === undefined || this.#hasTwins ? this.list() : this.#byId.list()
   }
 
   list(): ListedLease[] {

@@ -1,7 +1,8 @@
 import { assert } from '../base/assert.ts'
 import type { Instant } from '../base/clock.ts'
 import type { LocalQueue, LocalWaiter, Ticket } from '../contract/store.ts'
-import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import type { Renewable } from './renewable.ts'
+import type { RenewalLoop } from './renewal-loop.ts'
 import type { Bucket } from './timer-wheel.ts'
 
 /**

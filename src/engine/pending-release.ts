@@ -6,7 +6,8 @@ import { isHoldfastError } from '../errors.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { isLater } from './later.ts'
 import type { ReleaseRetry, Retryable } from './release-retry.ts'
-import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import type { Renewable } from './renewable.ts'
+import type { RenewalLoop } from './renewal-loop.ts'
 import type { Bucket } from './timer-wheel.ts'
 
 export interface ReleaseOptions {

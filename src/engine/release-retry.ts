@@ -1,5 +1,6 @@
 import type { Instant } from '../base/clock.ts'
-import type { Renewable, RenewalLoop } from './renewal-loop.ts'
+import type { Renewable } from './renewable.ts'
+import type { RenewalLoop } from './renewal-loop.ts'
 
 /** A release that the store has not answered yet. It is in the renewal loop as long as the loop runs. */
 export interface Retryable extends Renewable {

@@ -2,33 +2,13 @@ import { outsideOfCallers } from '../base/async-context.ts'
 import type { Instant } from '../base/clock.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, RenewAnswer, Store, Ticket } from '../contract/store.ts'
+import { Backlog, type Stepwise } from './backlog.ts'
+import { Delivery, type Put, type RenewalOutcome } from './delivery.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
-import { TimerWheel, type WheelEntry } from './timer-wheel.ts'
-
-/** A member of the renewal loop: a lease, a waiter, a wait in the queue of this process, or a release that is not answered yet. */
-export interface Renewable extends WheelEntry<Renewable> {
-  readonly kind: 'lease' | 'waiter' | 'local wait' | 'release'
-  readonly ticket: Ticket
-  /** The ticket to renew with, if it differs from the lease's own. */
-  readonly renewRequest?: Ticket
-  /** When it is due next, on the monotonic clock. `Infinity`: only when {@link RenewalLoop.askNow} is called. */
-  dueAt: number
-  /** How much earlier than `dueAt` it may be asked about, to share a request with others. */
-  readonly slackMs: number
-  /**
-   * Whether a caller awaits it, so that the process must not exit. Work under a lease keeps the process alive by itself.
-   * The loop counts when something is scheduled and when it is removed, so the value may change only in between.
-   */
-  readonly awaited: boolean
-  /** It is due. Returns true to have its ticket renewed in the same request as all others that are due. */
-  due(at: Instant): boolean
-  /** The store's answer about the ticket. */
-  answered(answer: RenewAnswer, asked: Ticket, when: Exchange): void
-  /** The store gave no answer: the renewal may or may not have happened. */
-  unanswered(error: unknown): void
-}
+import type { Renewable } from './renewable.ts'
+import { TimerWheel } from './timer-wheel.ts'
 
 /**
  * Does everything of one store that has to happen at a certain time. Its single timer sleeps until the first due time.
@@ -36,7 +16,7 @@ export interface Renewable extends WheelEntry<Renewable> {
  * releases.
  *
  * A round that takes longer than {@link SLICE_MS} is continued by the next timer, so that the event loop can serve
- * others in between.
+ * others in between. The same holds for answers that arrive together, see {@link Backlog}.
  *
  * The timer is not stopped when the last member leaves. It fires once more, finds nothing, and is not started again. So
  * a lock that is taken and released in a loop starts one timer per ttl/3, and not one per lock.
@@ -46,6 +26,8 @@ export class RenewalLoop {
   readonly #clock: Clock
   readonly #events: Events
   readonly #wheel: TimerWheel<Renewable> = new TimerWheel()
+  readonly #backlog: Backlog
+  readonly #putBack: Put = (one, at) => this.#put(one, at)
   #timer: Timer | undefined
   #wakesAt = Number.POSITIVE_INFINITY
   #willAsk = false
@@ -71,6 +53,7 @@ export class RenewalLoop {
     this.#store = store
     this.#clock = clock
     this.#events = events
+    this.#backlog = new Backlog(clock)
     const { wallMs, monotonicMs } = now(clock, store)
     this.#wallLead = wallMs - monotonicMs
   }
@@ -100,6 +83,17 @@ export class RenewalLoop {
     outsideOfCallers(this.#askSoon)
   }
 
+  /** Does the work in this turn of the event loop as far as that fits, and the rest in the next ones. */
+  spread(work: Stepwise, at: number = this.#clock.monotonicMs()): void {
+    this.#backlog.begin(work, at)
+    if (!this.#backlog.isEmpty) this.#wakeBy(at)
+  }
+
+  /** Delivers all answers that have arrived. Called before a lease ends at its deadline, because one may confirm it. */
+  catchUp(): void {
+    this.#backlog.finish()
+  }
+
   /** From now on a round every second, because a signal is listened to: after a suspend it must abort soon. */
   noticeSleep(): void {
     this.#noticesSleep = true
@@ -108,7 +102,9 @@ export class RenewalLoop {
 
   /** All members that fulfil `which`. A copy, because what is done with one may remove others. */
   list(which: (one: Renewable) => boolean): Renewable[] {
-    return Array.from(this.#wheel).filter(which)
+    const found: Renewable[] = []
+    for (const one of this.#wheel) if (which(one)) found.push(one)
+    return found
   }
 
   /** For good. What is still scheduled runs out in the store. */
@@ -148,13 +144,15 @@ export class RenewalLoop {
       const urgent = this.#wheel.takeUrgent(this.#most)
       return urgent.length > 0 ? urgent : this.#wheel.takeDue(this.#most, at.monotonicMs)
     })
+    // Last: a lease whose deadline has come does not wait for answers to others.
+    if (!this.#backlog.isEmpty) this.#backlog.goOn()
     this.#rest(from)
   }
 
   #rest(at: Instant): void {
     if (this.#wheel.size === 0) this.#noticesSleep = false
     else if (this.#noticesSleep) this.#wakeBy(at.monotonicMs + SLEEP_CHECK_MS)
-    const next = this.#wheel.isBehind ? at.monotonicMs : this.#wheel.nextAt()
+    const next = this.#wheel.isBehind || !this.#backlog.isEmpty ? at.monotonicMs : this.#wheel.nextAt()
     if (next !== Number.POSITIVE_INFINITY) this.#wakeBy(next)
   }
 
@@ -198,50 +196,47 @@ export class RenewalLoop {
   }
 
   #ask(batch: readonly Renewable[], tickets: readonly Ticket[], askedAt: Instant): void {
+    const asked = { batch, tickets }
     let answers: Answer<readonly RenewAnswer[]>
     try {
       answers = this.#store.renew(tickets, askedAt.monotonicMs)
     } catch (error) {
-      return this.#fail(batch, error)
+      return this.#finish(this.#failed(asked, error, { askedAt, answeredAt: now(this.#clock, this.#store) }))
     }
-    if (!isLater(answers)) return this.#deliver(batch, tickets, answers, { askedAt, answeredAt: askedAt })
+    // At once: a round takes no more tickets than fit into it.
+    if (!isLater(answers))
+      return this.#finish(this.#answered(asked, answers, { askedAt, answeredAt: askedAt }))
+    const when = (): Exchange => ({ askedAt, answeredAt: now(this.#clock, this.#store) })
     Promise.resolve(answers).then(
-      (late) => this.#deliver(batch, tickets, late, { askedAt, answeredAt: now(this.#clock, this.#store) }),
-      (error: unknown) => this.#fail(batch, error),
+      (late) => this.#deliver(this.#answered(asked, late, when())),
+      (error: unknown) => this.#deliver(this.#failed(asked, error, when())),
     )
   }
 
-  #deliver(
-    batch: readonly Renewable[],
-    tickets: readonly Ticket[],
-    answers: readonly RenewAnswer[],
-    when: Exchange,
-  ): void {
-    if (!Array.isArray(answers)) return this.#fail(batch, new Error('The store gave an invalid answer.'))
-    let index = -1
-    for (const one of batch) {
-      index += 1
-      // Removed meanwhile, so its answer is late: whatever it says, the ticket is released.
-      if (one.bucket === undefined) continue
-      const answer = answers[index]
-      // The store leaves a place empty when it could not learn anything of that ticket.
-      if (typeof answer !== 'object' || answer === null) one.unanswered(undefined)
-      else one.answered(answer, tickets[index] ?? one.ticket, when)
-      if (one.bucket !== undefined) this.#put(one, when.answeredAt.monotonicMs)
-    }
+  #answered(asked: AskedBatch, answers: readonly RenewAnswer[], when: Exchange): RenewalOutcome {
+    if (!Array.isArray(answers))
+      return this.#failed(asked, new Error('The store gave an invalid answer.'), when)
+    return { ...asked, answers, when }
   }
 
-  #fail(batch: readonly Renewable[], error: unknown): void {
+  #failed(asked: AskedBatch, error: unknown, when: Exchange): RenewalOutcome {
+    const { batch } = asked
     const { key, id } = (batch.length === 1 ? batch[0]?.ticket : undefined) ?? {}
     tellStoreError(this.#events, { verb: 'renew', error, key, id })
-    const at = this.#clock.monotonicMs()
-    for (const one of batch) {
-      if (one.bucket === undefined) continue
-      one.unanswered(error)
-      if (one.bucket !== undefined) this.#put(one, at)
-    }
+    return { ...asked, answers: undefined, error, when }
+  }
+
+  #deliver(outcome: RenewalOutcome): void {
+    this.spread(new Delivery(this.#putBack, outcome), outcome.when.answeredAt.monotonicMs)
+  }
+
+  #finish(outcome: RenewalOutcome): void {
+    const delivery = new Delivery(this.#putBack, outcome)
+    while (delivery.step());
   }
 }
+
+type AskedBatch = Pick<RenewalOutcome, 'batch' | 'tickets'>
 
 /** How long a round may hold the event loop. Beyond it no new batch is begun; a batch takes about half a millisecond. */
 const SLICE_MS = 3

@@ -8,7 +8,7 @@ import type { Exchange } from './instant.ts'
 import { LeaseDeadline, type LeaseOptions } from './lease-deadline.ts'
 import type { ListedLease } from './leases.ts'
 import type { LockEvents } from './lock-events.ts'
-import type { Renewable } from './renewal-loop.ts'
+import type { Renewable } from './renewable.ts'
 import { lossOf } from './ticket-errors.ts'
 import type { Bucket } from './timer-wheel.ts'
 
@@ -150,7 +150,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     // Worked out once, here and where the answer comes: with thousands of leases each call more is felt.
     const leftMs = this.leftMs(at)
     if (leftMs <= 0) {
-      this.expire(at)
+      this.expireIfOver(at)
       return false
     }
     const deadlineAt = at.monotonicMs + leftMs
@@ -235,6 +235,9 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
   }
 
   protected expireIfOver(at: Instant): void {
+    if (!this.isLive || !this.isOverAt(at)) return
+    // The answer that confirms it may have arrived in time, and wait for its turn.
+    this.context.renewals.catchUp()
     if (this.isLive && this.isOverAt(at)) this.expire(at)
   }
 

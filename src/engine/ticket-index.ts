@@ -26,15 +26,22 @@ export class TicketIndex<E extends Indexed> {
     return this.#slots[this.#slotOf(id, hashOf(id))]
   }
 
-  /** Adds an entry. It takes the place of an entry with the same id. */
-  add(entry: E): void {
+  /** All entries, in no order. Reads none of them. */
+  list(): E[] {
+    return this.#slots.filter((entry) => entry !== undefined)
+  }
+
+  /** Adds an entry. It takes the place of an entry with the same id; returns whether there was one. */
+  add(entry: E): boolean {
     const { id } = entry.ticket
     const hash = hashOf(id)
     const slot = this.#slotOf(id, hash)
-    if (this.#slots[slot] === undefined) this.#size += 1
+    const isNew = this.#slots[slot] === undefined
+    if (isNew) this.#size += 1
     this.#slots[slot] = entry
     this.#hashes[slot] = hash
     if (this.#size * 2 > this.#slots.length) this.#resize(this.#slots.length * 2)
+    return !isNew
   }
 
   /** Removes an entry, if it is there: another one may have its id by now. */

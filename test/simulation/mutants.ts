@@ -91,7 +91,7 @@ export const mutants: readonly Mutant[] = [
     replace: '{ ticket, fence, askedAt: answeredAt, answeredAt, options }',
   }),
   mutant('the deadline of a renewal counts from the reply', NETWORK, ['deadline', 'exclusion among leases'], {
-    file: 'engine/renewal-loop.ts',
+    file: 'engine/delivery.ts',
     find: 'one.ticket, when)',
     replace: 'one.ticket, { ...when, askedAt: when.answeredAt })',
   }),
@@ -237,9 +237,9 @@ export const mutants: readonly Mutant[] = [
     replace: 'const third = (this.ticket.ttlMs * 3)',
   }),
   mutant('answers to a batch go to the wrong tickets', NETWORK, ['deadline', 'lost without a reason'], {
-    file: 'engine/renewal-loop.ts',
-    find: 'const answer = answers[index]',
-    replace: 'const answer = answers[answers.length - 1 - index]',
+    file: 'engine/delivery.ts',
+    find: 'const answer = answers?.[index]\n      // The store',
+    replace: 'const answer = answers?.[answers.length - 1 - index]\n      // The store',
   }),
   mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
     file: 'primitives/hold.ts',
