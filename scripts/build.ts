@@ -4,7 +4,8 @@
 // Node.js needs a third of the time to load those.
 //
 //   npm run build
-import { execFileSync } from 'node:child_process'
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { basename, dirname, join, relative } from 'node:path'
@@ -12,6 +13,10 @@ import { fileURLToPath } from 'node:url'
 import { type CodeSplittingGroup, type OutputOptions, type Plugin, rolldown } from 'rolldown'
 import { bundleDeclarations } from './bundle-declarations.ts'
 import { entriesOf, manifestOf } from './entries.ts'
+
+// Ctrl-C ends it without a message. What an `exit` listener undoes is undone then, too.
+for (const [signal, code] of [['SIGINT', 130] as const, ['SIGTERM', 143] as const])
+  process.once(signal, () => process.exit(code))
 
 const root = fileURLToPath(new URL('..', import.meta.url))
 const entries = entriesOf(manifestOf(root)).map(({ module }) => module)
@@ -60,7 +65,7 @@ await bundle({ 'guardian-process': 'cli/run/guardian-process' }, { ...command, c
 for (const folder of ['dist/cjs', 'dist/cli']) {
   writeFileSync(join(root, folder, 'package.json'), '{ "type": "commonjs" }\n')
 }
-declare(['dist', 'dist/cjs'])
+await declare(['dist', 'dist/cjs'])
 
 async function bundle(modules: Readonly<Record<string, string>>, output: OutputOptions): Promise<void> {
   const bundled = await rolldown({
@@ -91,24 +96,44 @@ function chunkName(name: string, moduleIds: readonly string[]): string {
   return own === undefined ? name : relative(join(root, 'src'), own).replace(/\.ts$/, '').replaceAll('/', '-')
 }
 
-function declare(folders: readonly string[]): void {
+async function declare(folders: readonly string[]): Promise<void> {
   const emitted = mkdtempSync(join(tmpdir(), 'holdfast-declarations-'))
-  try {
-    const tsc = join(root, 'node_modules/typescript/bin/tsc')
-    const options = ['-p', 'tsconfig.build.json', '--outDir', emitted]
-    execFileSync(process.execPath, [tsc, ...options], { cwd: root, stdio: 'inherit' })
-    for (const { path, text, map } of bundleDeclarations(emitted, entries)) {
-      const mapPath = join(root, 'dist', `${path}.map`)
-      for (const folder of folders) {
-        const target = join(root, folder, path)
-        mkdirSync(dirname(target), { recursive: true })
-        // The same text in each folder, so one map is enough.
-        const link = map === undefined ? '' : `//# sourceMappingURL=${relative(dirname(target), mapPath)}\n`
-        writeFileSync(target, text + link)
-      }
-      if (map !== undefined) writeFileSync(mapPath, map)
+  // An interrupted compiler may still be at work in the folder for a moment.
+  process.once('exit', () => rmSync(emitted, { recursive: true, force: true, maxRetries: 10 }))
+  await compile(['-p', 'tsconfig.build.json', '--outDir', emitted])
+  for (const { path, text, map } of bundleDeclarations(emitted, entries)) {
+    const mapPath = join(root, 'dist', `${path}.map`)
+    for (const folder of folders) {
+      const target = join(root, folder, path)
+      mkdirSync(dirname(target), { recursive: true })
+      // The same text in each folder, so one map is enough.
+      const link = map === undefined ? '' : `//# sourceMappingURL=${relative(dirname(target), mapPath)}\n`
+      writeFileSync(target, text + link)
     }
-  } finally {
-    rmSync(emitted, { recursive: true, force: true })
+    if (map !== undefined) writeFileSync(mapPath, map)
   }
+}
+
+/**
+ * Runs the compiler, whose messages are shown. Ends the build if it fails. It gets a process group of its own where there are
+ * any: otherwise Ctrl-C would end the compiler under its wrapper, which then prints a stack.
+ */
+async function compile(options: readonly string[]): Promise<void> {
+  const tsc = join(root, 'node_modules/typescript/bin/tsc')
+  const hasGroups = process.platform !== 'win32'
+  const compiler = spawn(process.execPath, [tsc, ...options], {
+    cwd: root,
+    stdio: ['ignore', 'inherit', 'inherit'],
+    detached: hasGroups,
+  })
+  const { pid } = compiler
+  const end = () => {
+    if (pid !== undefined && hasGroups) process.kill(-pid, 'SIGKILL')
+    else compiler.kill()
+  }
+  // Before the folder of the compiler is removed.
+  process.prependOnceListener('exit', end)
+  const [code] = await once(compiler, 'exit')
+  process.removeListener('exit', end)
+  if (code !== 0) process.exit(code ?? 1)
 }
