@@ -1,6 +1,6 @@
 import type { Clock } from '../contract/clock.ts'
 
-/** Stepwise for many tickets, which is done a few tickets at a time. */
+/** Work for many tickets, done a few tickets at a time. */
 export interface Stepwise {
   /** Does the next part, which takes some microseconds. Returns whether there is more. */
   step(): boolean
@@ -9,7 +9,7 @@ export interface Stepwise {
 }
 
 /**
- * Spreads work over turns of the event loop. Stepwise that fits into the turn in which it comes is done at once.
+ * Spreads work over turns of the event loop. What fits into the turn in which it comes is done at once.
  *
  * It does not know when a turn ends, because that would take a timer for each piece of work. So pieces that follow one
  * another within {@link PAUSE_MS} count as one turn. At worst, a piece then waits for a turn that has come already.
