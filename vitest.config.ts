@@ -1,4 +1,5 @@
 import { defineConfig } from 'vitest/config'
+import { LongFirst } from './test/long-first.ts'
 
 export default defineConfig({
   test: {
@@ -8,6 +9,7 @@ export default defineConfig({
     // cores of a small machine busy.
     pool: 'forks',
     maxWorkers: 5,
+    sequence: { sequencer: LongFirst },
     // They end what hangs, and say nothing of how long something may take: on a busy machine everything takes ten times as long.
     testTimeout: 180_000,
     hookTimeout: 180_000,
