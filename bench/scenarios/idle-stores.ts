@@ -10,8 +10,8 @@ import type { Candidate } from '../scenario.ts'
 
 /**
  * So many waiters of one process on a key that stays held. Per second: requests, the tickets that they ask about, and the share of a
- * processor that the process uses, in per cent. On SQLite a group of tickets costs a few statements. On PostgreSQL each ticket
- * is a row that is updated.
+ * processor that the process uses, in per cent. On SQLite and PostgreSQL a group of tickets costs a few
+ * statements.
  */
 export function idleOn(open: (surroundings: Surroundings) => Store, waiters: number): Candidate {
   return {

@@ -28,7 +28,14 @@ const documented: Readonly<Record<string, Documented>> = {
     page: 'postgres.md',
     prepare: (url) => withPool(url, (pool) => migrate(pool)),
     work: useStore,
-    tables: ['lock_holders', 'lock_waiters', 'lock_tombstones', 'lock_closures', 'lock_fences'],
+    tables: [
+      'lock_holders',
+      'lock_waiters',
+      'lock_wait_groups',
+      'lock_tombstones',
+      'lock_closures',
+      'lock_fences',
+    ],
   },
   'session locks': {
     page: 'advisory.md',

@@ -89,7 +89,7 @@ async function handOverPastCrowd(store: string): Promise<number> {
   await untilQueued(holding, 2 + CROWD)
   const last = serve('last')
   await untilQueued(holding, 3 + CROWD)
-  // By then every waiter has been remembered once more, on Redis and SQLite as part of a group.
+  // By then every waiter has been remembered once more, on Redis, SQLite and PostgreSQL as part of a group.
   await pause(2 * ACCEPT_MS)
 
   child.kill('SIGKILL')

@@ -16,8 +16,11 @@ import type { PostgresConnections } from '../../postgres/connections.ts'
 import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
 import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
+import { WaitGroups } from '../wait-groups.ts'
 import { answers, isUnexpectedAnswer, readAnswer } from './answers.ts'
+import { arraysOf } from './arrays.ts'
 import { NotificationInbox } from './notification-inbox.ts'
+import { PostgresRenewals } from './renewals.ts'
 import { type PendingRequest, type RequestBatch, RequestBatches } from './request-batches.ts'
 import { RoomSweep } from './room-sweep.ts'
 import { roomView } from './room-view.ts'
@@ -36,6 +39,8 @@ export interface PostgresStoreParts {
   readonly readOnly: boolean
   /** Runs before the first call, and again until it has resolved once. */
   readonly prepare: () => Promise<void>
+  /** The smallest number of waiters for one key that becomes a group; see ../wait-groups.ts. Default: 4. */
+  readonly leastGroup?: number
 }
 
 /**
@@ -52,13 +57,16 @@ export class PostgresStore implements Store {
   readonly #sweep: RoomSweep
   readonly #batches: RequestBatches
   readonly #renewTogether: RenewTogether = {
-    ask: (tickets) => this.#renewBatch(tickets),
+    ask: (tickets) => this.#renewals.renew(tickets),
     isDamage: (error) =>
       isUnexpectedAnswer(error) || (error instanceof StoreError && isAboutValue(error.cause)),
   }
+  readonly #groups: WaitGroups
+  readonly #renewals: PostgresRenewals
   readonly #unfinished = new UnfinishedRooms((key) => this.#settle(key))
 
-  constructor({ connections, schema, mostCalls, isLogged, readOnly, prepare }: PostgresStoreParts) {
+  constructor(parts: PostgresStoreParts) {
+    const { connections, schema, mostCalls, isLogged, readOnly, prepare, leastGroup = 4 } = parts
     this.#connections = connections
     this.#statements = statementsFor(schema)
     this.#isLogged = String(isLogged)
@@ -68,6 +76,18 @@ export class PostgresStore implements Store {
     this.#batches = new RequestBatches(mostCalls, {
       acquire: (batch) => this.#acquireBatch(batch),
       release: (batch) => this.#releaseBatch(batch),
+    })
+    this.#groups = new WaitGroups(this.#inbox.name, leastGroup)
+    this.#renewals = new PostgresRenewals({
+      groups: this.#groups,
+      statements: this.#statements,
+      ask: async (statement, parameters, count) => {
+        const asker = [this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged]
+        const lines = await this.#ask(statement, [...parameters, ...asker], { doing: 'renewing' })
+        this.#follow(lines.slice(count))
+        return lines
+      },
+      read: (line) => this.#inbox.polling(answers.renew(line)),
     })
   }
 
@@ -80,14 +100,7 @@ export class PostgresStore implements Store {
   }
 
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const renewed: RenewAnswer[] = []
-    // One call after the other, so that acquire and release have the other connections.
-    for (let start = 0; start < tickets.length; start += MOST_RENEWALS) {
-      renewed.push(
-        ...(await renewBesideDamage(this.#renewTogether, tickets.slice(start, start + MOST_RENEWALS))),
-      )
-    }
-    return renewed
+    return renewBesideDamage(this.#renewTogether, tickets)
   }
 
   listen(onWake: (wake: Wake) => void): Promise<() => void> {
@@ -151,7 +164,11 @@ export class PostgresStore implements Store {
     await this.#answer(batch, this.#statements.acquire, {
       parameters: [...terms, this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged],
       doing: 'asking for a key',
-      parse: (text) => this.#inbox.polling(answers.acquire(text)),
+      parse: (text, ticket) => {
+        const answer = this.#inbox.polling(answers.acquire(text))
+        if (answer.tag === 'queued') this.#groups.waits(ticket)
+        return answer
+      },
       alone: (one) => this.#acquireBatch(one),
     })
     this.#sweep.nowAndThen()
@@ -178,7 +195,7 @@ export class PostgresStore implements Store {
     }: {
       readonly parameters: readonly (string | null)[]
       readonly doing: string
-      readonly parse: (text: string) => Answer
+      readonly parse: (text: string, asked: Asked) => Answer
       readonly alone: (batch: RequestBatch<Asked, Answer>) => Promise<void>
     },
   ): Promise<void> {
@@ -186,7 +203,7 @@ export class PostgresStore implements Store {
       const lines = await this.#ask(statement, parameters, { doing })
       // Wakes first, so that a waiter that was let in has the key before the caller can queue again.
       this.#follow(lines.slice(batch.length))
-      for (const [index, { resolve }] of batch.entries()) resolve(parse(lines[index] ?? ''))
+      for (const [index, { asked, resolve }] of batch.entries()) resolve(parse(lines[index] ?? '', asked))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
       // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails.
@@ -198,14 +215,6 @@ export class PostgresStore implements Store {
         reject(new StoreError(code as StoreErrorCode, message, { key: asked.key, cause }))
       }
     }
-  }
-
-  async #renewBatch(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
-    const terms = arraysOf(tickets, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-    const parameters = [...terms, this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged]
-    const lines = await this.#ask(this.#statements.renew, parameters, { doing: 'renewing' })
-    this.#follow(lines.slice(tickets.length))
-    return tickets.map((_, index) => this.#inbox.polling(answers.renew(lines[index] ?? '')))
   }
 
   #ask(
@@ -236,21 +245,9 @@ export class PostgresStore implements Store {
 
 type StoreErrorCode = ConstructorParameters<typeof StoreError>[0]
 
-/** One array for each name, in PostgreSQL's notation. */
-function arraysOf<Row>(rows: readonly Row[], names: readonly (keyof Row)[]): string[] {
-  return names.map((name) => `{${rows.map((row) => quoted(row[name])).join(',')}}`)
-}
-
-function quoted(value: unknown): string {
-  return typeof value === 'string' ? `"${value.replace(/["\\]/g, '\\$&')}"` : String(value)
-}
-
 const FACTS = 'select pg_catalog.pg_is_in_recovery()::text as standby'
 const STANDBY =
   'The PostgreSQL server is a standby. What its primary did in the last moments may be missing here, and if the standby takes over, its primary may have granted more than is shown.'
 
 const OUT_OF_ORDER =
   'The keys of the PostgreSQL schema cannot be listed, because the server does not return them in order. Check that it is a PostgreSQL server, and that nobody has changed the tables of Holdfast.'
-
-/** Renewals are not urgent, and are cheaper together. */
-const MOST_RENEWALS = 500

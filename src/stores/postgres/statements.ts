@@ -5,6 +5,10 @@ import { scripts } from './sql/scripts.generated.ts'
 export interface PostgresStatements {
   readonly acquire: string
   readonly renew: string
+  /** Asks about groups of waiters. */
+  readonly renewGroups: string
+  /** Asks about waiters for one key one by one, and makes them a group. */
+  readonly joinGroup: string
   readonly release: string
   readonly evict: string
   readonly inspect: string
@@ -33,6 +37,16 @@ export function statementsFor(schema: string): PostgresStatements {
       'boolean',
     ]),
     renew: call('lock_renew', ['text[]', 'text[]', ...numbers(4), 'text', 'boolean', 'boolean']),
+    renewGroups: call('lock_renew_groups', ['text[]', 'text[]', ...numbers(2), 'text', 'boolean', 'boolean']),
+    joinGroup: call('lock_join_group', [
+      'text',
+      'text',
+      'text[]',
+      ...Array<string>(4).fill('double precision'),
+      'text',
+      'boolean',
+      'boolean',
+    ]),
     release: call('lock_release', ['text[]', 'text[]', 'boolean[]', 'text', 'boolean']),
     evict: call('lock_evict', ['text', 'text', 'text', 'boolean', 'text', 'boolean']),
     inspect: inspectOf(scripts.page),

@@ -10,6 +10,7 @@ import { scripts } from './sql/scripts.generated.ts'
 const MIGRATIONS: readonly string[] = [
   [
     scripts.schema,
+    scripts.waitGroups,
     scripts.room,
     scripts.acquire,
     scripts.renew,

@@ -23,7 +23,7 @@ describe.each(Object.entries(clients))('the postgres store on %s keeps the contr
 })
 
 async function keysLike(prefix: string): Promise<string[]> {
-  const tables = ['lock_holders', 'lock_waiters', 'lock_tombstones', 'lock_closures']
+  const tables = ['lock_holders', 'lock_waiters', 'lock_wait_groups', 'lock_tombstones', 'lock_closures']
   const rows = await server.sql<{ kept: string }>(
     tables
       .map(

@@ -70,7 +70,7 @@ test('the sweep drops waiters that are gone behind one that goes on waiting, and
       select 'room ' || n, 'holder', 1, 1, 0, 1, 0, 'h', 1e15, 0, '', '{}' from generate_series(1, 650) as n
       union all select 'zoo', 'dead', 1, 1, 0, 1, 0, 'h', 1, 0, '', '{}';
     insert into holdfast.lock_waiters
-      select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, 0, case place when 1 then 1e15 else 1 end, case place when 1 then 1e15 else 1 end, '', false, '{}'
+      select 'room ' || n, place, 'waiter ' || place, 1, 1, 1000, 0, 0, 0, case place when 1 then 1e15 else 1 end, case place when 1 then 1e15 else 1 end, '', false, '{}', ''
       from generate_series(1, 650) as n, generate_series(1, 2) as place`)
   const store = newStore()
   const toSweep = async () => {
@@ -171,7 +171,7 @@ test('waiters of one process are remembered together, and each that is gone or h
 /** Until when each waiter of a key is remembered, in order. */
 async function remembered(key: string): Promise<number[]> {
   const rows = await server.sql<{ until: number }>(
-    `select remembered_until as until from holdfast.lock_waiters where key = '${key}' order by place`,
+    `select remembered_until as until from holdfast.lock_queue('${key}') order by place`,
   )
   return rows.map(({ until }) => until)
 }

@@ -25,10 +25,11 @@ test('a look at one key reads the rows of this key, however many others there ar
       (key, id, units, unit_limit, lock_delay_ms, fence, since, state, expires_at, hold_until, inbox, owner)
     select 'other:' || n, n::text, 1, 1, 0, n, 0, 'h', 1e15, 0, '', '{}' from generate_series(1, 50000) n;
     insert into holdfast.lock_waiters
-      (key, place, id, units, unit_limit, accept_ms, lock_delay_ms, grant_ms, since, heard_at, remembered_until, inbox, listens, owner)
-    select 'other:' || n, n, n::text, 1, 1, 0, 0, 0, 0, 0, 1e15, '', false, '{}' from generate_series(1, 50000) n;
+      (key, place, id, units, unit_limit, accept_ms, lock_delay_ms, grant_ms, since, heard_at, remembered_until, inbox, listens, owner, group_name)
+    select 'other:' || n, n, n::text, 1, 1, 0, 0, 0, 0, 0, 1e15, '', false, '{}', 'group' from generate_series(1, 50000) n;
+    insert into holdfast.lock_wait_groups select 'other:' || n, 'group', 1, false, 0, 1e15, false from generate_series(1, 50000) n;
     insert into holdfast.lock_closures select 'other:' || n, 1e15 from generate_series(1, 50000) n;
-    analyze holdfast.lock_holders, holdfast.lock_waiters, holdfast.lock_closures`)
+    analyze holdfast.lock_holders, holdfast.lock_waiters, holdfast.lock_wait_groups, holdfast.lock_closures`)
   const client = new pg.Client({ connectionString: server.url })
   await client.connect()
   // The last plan is one for every key, as a server makes it for a statement that is asked often.

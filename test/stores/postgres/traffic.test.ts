@@ -30,7 +30,7 @@ async function count(table: string): Promise<number> {
   return Number(row?.count)
 }
 
-const TABLES = ['holders', 'waiters', 'tombstones', 'closures']
+const TABLES = ['holders', 'waiters', 'wait_groups', 'tombstones', 'closures']
 
 test('500 waiters in two processes need four connections, and one statement for each hand-over, in order', async () => {
   const [one, other] = [createLocks(newStore()), createLocks(newStore())]

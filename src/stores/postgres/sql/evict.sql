@@ -11,6 +11,7 @@ declare
   v_now double precision;
   v_wakes text := '';
   v_removed text[] := '{}';
+  v_left text[] := '{}';
   v_ticket record;
 begin
   perform "{schema}".lock_rooms(array[p_key]);
@@ -20,10 +21,10 @@ begin
   for v_ticket in
     with holder as (
       delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id) and not p_waiting
-      returning id, inbox, state, lock_delay_ms, fence as place
+      returning id, inbox, state, lock_delay_ms, fence as place, ''::text as group_name
     ), waiter as (
       delete from "{schema}".lock_waiters where key = p_key and (p_id is null or id = p_id)
-      returning id, inbox, 'w'::"char", 0::double precision, place
+      returning id, inbox, 'w'::"char", 0::double precision, place, group_name
     )
     select holder.*, 1 as queue from holder union all select waiter.*, 2 from waiter order by queue, place
   loop
@@ -32,8 +33,10 @@ begin
     end if;
     perform "{schema}".lock_bury(p_key, v_ticket.id, v_now, true, p_reason);
     v_removed := v_removed || v_ticket.id;
+    v_left := v_left || v_ticket.group_name;
     v_wakes := v_wakes || "{schema}".lock_wake(v_ticket.id, v_ticket.inbox, p_inbox);
   end loop;
+  perform "{schema}".lock_leave_groups(p_key, v_left);
   v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
   perform "{schema}".lock_durability(p_logged);
   return array_to_string(cardinality(v_removed)::text || v_removed, E'\n') || v_wakes;

@@ -17,8 +17,7 @@ select page.key, json_build_object(
   'queue', (
     select coalesce(json_agg(json_build_object(
       'id', id, 'units', units, 'limit', unit_limit, 'owner', owner, 'waitedMs', now - since
-    ) order by place), '[]') from "{schema}".lock_waiters as waiter
-    where waiter.key = page.key and remembered_until > now
+    ) order by place), '[]') from "{schema}".lock_queue(page.key) where remembered_until > now
   ),
   -- With the lock-delay of holders that have expired and are not cleared yet.
   'closedMs', greatest(0, coalesce(greatest(

@@ -16,6 +16,7 @@ declare
   v_wakes text := '';
   v_key text;
   v_id text;
+  v_left text;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
@@ -32,9 +33,10 @@ begin
     else
       v_was := 'u';
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
-      delete from "{schema}".lock_waiters where key = v_key and id = v_id;
+      delete from "{schema}".lock_waiters where key = v_key and id = v_id returning group_name into v_left;
       if found then
         v_was := 'q';
+        if v_left <> '' then perform "{schema}".lock_leave_groups(v_key, array[v_left]); end if;
       else
         -- The ticket was offered the key by this very call, or its minimum hold is not over.
         delete from "{schema}".lock_holders where key = v_key and id = v_id and state <> 'l' and hold_until <= v_now;

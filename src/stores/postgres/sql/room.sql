@@ -154,6 +154,11 @@ declare
   -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
   v_heard text[] := array[p_inbox];
   v_unreached text[] := '{}';
+  -- The group of the waiter that was looked at last.
+  v_group record;
+  v_group_name text := '';
+  -- The groups of waiters that were dropped or admitted.
+  v_left text[] := '{}';
   -- The units and the limit of the first waiter that was passed over, or null.
   v_head_units double precision;
   v_head_limit double precision;
@@ -182,15 +187,19 @@ begin
     if v_waiter.has_expired and exists (
       select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
     ) then
-      delete from "{schema}".lock_waiters where key = p_key and place in (
-        select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
-          select place from "{schema}".lock_waiters
-          where key = p_key and heard_at + accept_ms > v_now order by place limit 1
-        ), 9223372036854775807) order by place limit v_budget
-      );
-      get diagnostics v_dropped = row_count;
+      with gone as (
+        delete from "{schema}".lock_waiters where key = p_key and place in (
+          select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
+            select place from "{schema}".lock_queue(p_key) where heard_at + accept_ms > v_now order by place limit 1
+          ), 9223372036854775807) order by place limit v_budget
+        ) returning group_name
+      )
+      select count(*), coalesce(array_agg(group_name), '{}') into v_dropped, v_left from gone;
       v_budget := v_budget - v_dropped;
-      if v_budget = 0 then return v_wakes || E'\n+' || to_json(p_key)::text; end if;
+      if v_budget = 0 then
+        perform "{schema}".lock_leave_groups(p_key, v_left);
+        return v_wakes || E'\n+' || to_json(p_key)::text;
+      end if;
     end if;
     for v_holder in
       delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
@@ -214,6 +223,16 @@ begin
       select * into v_waiter from "{schema}".lock_waiters where key = p_key order by place limit 1;
     end if;
     while v_waiter.place is not null loop
+      -- A join with the groups would make a hand-over without them a sixth slower.
+      if v_waiter.group_name <> '' then
+        if v_waiter.group_name <> v_group_name then
+          v_group_name := v_waiter.group_name;
+          select * into v_group from "{schema}".lock_wait_groups where key = p_key and name = v_group_name;
+        end if;
+        v_waiter.heard_at := v_group.heard_at;
+        v_waiter.remembered_until := v_group.remembered_until;
+        v_waiter.listens := v_group.listens;
+      end if;
       exit when v_waiter.remembered_until > v_now
         and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
       if v_budget = 0 or strpos(p_wakes, E'\n+') > 0 then
@@ -252,6 +271,7 @@ begin
             || case when v_brings then E'\n!' else '' end;
         end if;
       end if;
+      if v_waiter.group_name <> '' then v_left := v_left || v_waiter.group_name; end if;
       with gone as (
         delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place
       )
@@ -261,17 +281,23 @@ begin
     end loop;
     exit when cardinality(v_unreached) = 0;
   end loop;
+  if cardinality(v_left) > 0 then perform "{schema}".lock_leave_groups(p_key, v_left); end if;
   return v_wakes;
 end $body$;
 
--- Notes that a waiter has asked, before anything is dropped: a late waiter keeps its place, if it still has it.
+-- Notes that a waiter has asked, before anything is dropped: a late waiter keeps its place, if it still has it. A waiter of a group
+-- leaves the group, because it was heard of at another time than the others, and perhaps by another process.
 create function "{schema}".lock_remember(
   p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text, p_listens boolean
 ) returns void language plpgsql as $body$
+declare
+  v_left text;
 begin
-  update "{schema}".lock_waiters
-  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens
-  where key = p_key and id = p_id;
+  update "{schema}".lock_waiters as waiter
+  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens, group_name = ''
+  from (select place, group_name from "{schema}".lock_waiters where key = p_key and id = p_id) as before
+  where waiter.key = p_key and waiter.place = before.place returning before.group_name into v_left;
+  if v_left <> '' then perform "{schema}".lock_leave_groups(p_key, array[v_left]); end if;
 end $body$;
 
 -- How long until the server's clock alone may let a ticket in; at least 1 ms, so that no client spins. p_end: when the first holder

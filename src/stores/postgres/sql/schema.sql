@@ -25,7 +25,8 @@ create table "{schema}".lock_holders (
 );
 
 -- Waiters, in order of arrival. grant_ms: how long the ticket holds if its message is its lease; 0 if it has to confirm. listens:
--- whether a session listened to the waiter's inbox when it last asked.
+-- whether a session listened to the waiter's inbox when it last asked. group_name: empty for a waiter without a group. For a waiter
+-- of a group, the group says when the waiter was heard of, until when it is remembered, and whether a session listens.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -41,8 +42,26 @@ create table "{schema}".lock_waiters (
   inbox text not null,
   listens boolean not null,
   owner text not null,
+  group_name text collate "C" not null,
   primary key (key, place),
   unique (key, id)
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+  autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
+);
+
+-- Waiters of one process for one key that are remembered by this one row: ten thousand waiters are 40 rows to update every two
+-- seconds. All of them join in one call. So while `changed` is false, every waiter that was ever in the group still waits. The row
+-- goes with the last waiter.
+create table "{schema}".lock_wait_groups (
+  key text collate "C" not null,
+  name text collate "C" not null,
+  size bigint not null,
+  changed boolean not null,
+  heard_at double precision not null,
+  remembered_until double precision not null,
+  listens boolean not null,
+  primary key (key, name)
 ) with (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false

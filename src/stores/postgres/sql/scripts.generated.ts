@@ -10,6 +10,7 @@ export const scripts: {
   readonly room: string
   readonly schema: string
   readonly sweep: string
+  readonly waitGroups: string
 } = {
   acquire: `-- Asks for keys, or asks again: one key for each ticket.
 --
@@ -43,6 +44,11 @@ declare
   v_known boolean;
   v_listens boolean;
   v_ahead bigint;
+  v_next bigint;
+  -- The place of the waiter that was answered last, and its key: v_ahead waiters are in front of it. So a crowd that asks in one call
+  -- is counted once. To count five thousand waiters takes 1.5 ms.
+  v_place bigint;
+  v_counted text;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
@@ -55,7 +61,13 @@ begin
       select
         coalesce(sum(units), 0), coalesce(min(unit_limit), 9007199254740991), coalesce(max(fence), 0),
         coalesce(min(expires_at), 'infinity'), coalesce(bool_or(id = v_id), false),
-        (select remembered_until from "{schema}".lock_waiters where key = v_key order by place limit 1),
+        (
+          select case when group_name = '' then remembered_until else (
+            select known.remembered_until from "{schema}".lock_wait_groups as known
+            where known.key = v_key and known.name = head.group_name
+          ) end
+          from "{schema}".lock_waiters as head where key = v_key order by place limit 1
+        ),
         (select until from "{schema}".lock_closures where key = v_key and until > v_now),
         exists (select from "{schema}".lock_waiters where key = v_key and id = v_id),
         exists (select from "{schema}".lock_tombstones where key = v_key and id = v_id and until > v_now)
@@ -71,6 +83,7 @@ begin
         perform "{schema}".lock_remember(v_key, v_id, v_now, p_patience_ms[v_index], p_inbox, v_listens);
       end if;
       if not v_settled then
+        v_counted := null;
         v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
       end if;
       if v_known then
@@ -82,11 +95,16 @@ begin
       exit when v_answer is not null;
     end loop;
     if v_answer like 'q%' then
-      v_answer := 'q' || (
-        select count(*) from "{schema}".lock_waiters as other
-        where other.key = v_key
-          and other.place < (select place from "{schema}".lock_waiters where key = v_key and id = v_id)
-      ) || ' ' || substr(v_answer, 2);
+      select place into v_next from "{schema}".lock_waiters where key = v_key and id = v_id;
+      if v_counted is distinct from v_key or v_place > v_next then
+        v_counted := v_key;
+        v_place := 0;
+        v_ahead := 0;
+      end if;
+      select v_ahead + count(*) into v_ahead
+      from "{schema}".lock_waiters where key = v_key and place >= v_place and place < v_next;
+      v_place := v_next;
+      v_answer := 'q' || v_ahead || ' ' || substr(v_answer, 2);
     elsif v_answer is null and v_head is null and v_closed_until is null
       and v_units + p_units[v_index] <= least(v_limit, p_limits[v_index])
     then
@@ -101,17 +119,23 @@ begin
       v_answer := 'b' || "{schema}".lock_change_in(v_end, v_closed_until, v_now);
     elsif v_answer is null then
       v_listens := coalesce(v_listens, p_listens and not "{schema}".lock_is_unreached(p_inbox));
+      if v_counted is distinct from v_key then
+        v_counted := v_key;
+        v_place := 0;
+        v_ahead := 0;
+      end if;
       with line as (
-        select coalesce(max(place), 0) + 1 as place, count(*) as ahead from "{schema}".lock_waiters where key = v_key
+        select coalesce(max(place), 0) + 1 as place, v_ahead + count(*) as ahead
+        from "{schema}".lock_waiters where key = v_key and place >= v_place
       ), added as (
         insert into "{schema}".lock_waiters
         select
           v_key, place, v_id, p_units[v_index], p_limits[v_index], p_accept_ms[v_index], p_lock_delay_ms[v_index],
           case when p_min_hold_ms[v_index] = 0 and p_lock_delay_ms[v_index] = 0 then p_ttl_ms[v_index] else 0 end,
-          v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index]
+          v_now, v_now, v_now + p_patience_ms[v_index], p_inbox, v_listens, p_owners[v_index], ''
         from line
       )
-      select ahead into v_ahead from line;
+      select place, ahead into v_place, v_ahead from line;
       v_answer := 'q' || v_ahead || ' ' || "{schema}".lock_ask_again(
         v_ahead = 0, "{schema}".lock_change_in(v_end, v_closed_until, v_now), p_patience_ms[v_index], p_accept_ms[v_index]
       ) || ' ' || v_now;
@@ -137,6 +161,7 @@ declare
   v_now double precision;
   v_wakes text := '';
   v_removed text[] := '{}';
+  v_left text[] := '{}';
   v_ticket record;
 begin
   perform "{schema}".lock_rooms(array[p_key]);
@@ -146,10 +171,10 @@ begin
   for v_ticket in
     with holder as (
       delete from "{schema}".lock_holders where key = p_key and (p_id is null or id = p_id) and not p_waiting
-      returning id, inbox, state, lock_delay_ms, fence as place
+      returning id, inbox, state, lock_delay_ms, fence as place, ''::text as group_name
     ), waiter as (
       delete from "{schema}".lock_waiters where key = p_key and (p_id is null or id = p_id)
-      returning id, inbox, 'w'::"char", 0::double precision, place
+      returning id, inbox, 'w'::"char", 0::double precision, place, group_name
     )
     select holder.*, 1 as queue from holder union all select waiter.*, 2 from waiter order by queue, place
   loop
@@ -158,8 +183,10 @@ begin
     end if;
     perform "{schema}".lock_bury(p_key, v_ticket.id, v_now, true, p_reason);
     v_removed := v_removed || v_ticket.id;
+    v_left := v_left || v_ticket.group_name;
     v_wakes := v_wakes || "{schema}".lock_wake(v_ticket.id, v_ticket.inbox, p_inbox);
   end loop;
+  perform "{schema}".lock_leave_groups(p_key, v_left);
   v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
   perform "{schema}".lock_durability(p_logged);
   return array_to_string(cardinality(v_removed)::text || v_removed, E'\\n') || v_wakes;
@@ -184,8 +211,7 @@ select page.key, json_build_object(
   'queue', (
     select coalesce(json_agg(json_build_object(
       'id', id, 'units', units, 'limit', unit_limit, 'owner', owner, 'waitedMs', now - since
-    ) order by place), '[]') from "{schema}".lock_waiters as waiter
-    where waiter.key = page.key and remembered_until > now
+    ) order by place), '[]') from "{schema}".lock_queue(page.key) where remembered_until > now
   ),
   -- With the lock-delay of holders that have expired and are not cleared yet.
   'closedMs', greatest(0, coalesce(greatest(
@@ -240,6 +266,7 @@ declare
   v_wakes text := '';
   v_key text;
   v_id text;
+  v_left text;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
@@ -256,9 +283,10 @@ begin
     else
       v_was := 'u';
       v_wakes := "{schema}".lock_settle(v_key, v_us, v_id, p_inbox, v_wakes);
-      delete from "{schema}".lock_waiters where key = v_key and id = v_id;
+      delete from "{schema}".lock_waiters where key = v_key and id = v_id returning group_name into v_left;
       if found then
         v_was := 'q';
+        if v_left <> '' then perform "{schema}".lock_leave_groups(v_key, array[v_left]); end if;
       else
         -- The ticket was offered the key by this very call, or its minimum hold is not over.
         delete from "{schema}".lock_holders where key = v_key and id = v_id and state <> 'l' and hold_until <= v_now;
@@ -285,45 +313,7 @@ begin
   return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
-  renew: `-- Remembers the waiters of rooms in which nothing else changes, all in one statement. Returns their answers, in the order of the
--- tickets, and null for every other ticket. A thousand waiters of one process would otherwise lock their room for a tenth of a second,
--- every two seconds.
---
--- The room must have several tickets in the call, and no holder among them. In the room nothing has expired, and the waiter at the head
--- does not fit beside the holders.
-create function "{schema}".lock_remember_together(
-  p_keys text[], p_ids text[], p_accept_ms double precision[], p_patience_ms double precision[], p_now double precision,
-  p_inbox text, p_listens boolean
-) returns text[] language plpgsql as $body$
-declare
-  v_answers text[];
-begin
-  with asked as materialized (
-    select * from unnest(p_keys, p_ids, p_accept_ms, p_patience_ms) with ordinality as one (key, id, accept_ms, patience_ms, index)
-  ), room as materialized (
-    select key, "{schema}".lock_until_change(key, p_now) as change,
-      (select min(place) from "{schema}".lock_waiters as waiter where waiter.key = several.key) as head
-    from (select key from asked group by key having count(*) > 1) as several
-    where (
-      select coalesce(sum(units) >= min(unit_limit) and min(expires_at) > p_now and not bool_or(id = any (p_ids)), false)
-      from "{schema}".lock_holders as holder where holder.key = several.key
-    ) and coalesce((
-      select remembered_until > p_now from "{schema}".lock_waiters as waiter where waiter.key = several.key order by place limit 1
-    ), false)
-  ), remembered as (
-    update "{schema}".lock_waiters as waiter
-    set heard_at = p_now, remembered_until = p_now + asked.patience_ms, inbox = p_inbox, listens = p_listens
-    from asked join room using (key) where waiter.key = asked.key and waiter.id = asked.id
-    returning asked.index, 'q' || ceil(least(
-      asked.patience_ms / 3, asked.accept_ms * 2 / 3,
-      greatest(case when waiter.place = room.head then 0 else asked.accept_ms / 6 end, room.change)
-    )) || ' ' || p_now as answer
-  )
-  select array_agg(answer order by asked.index) into v_answers from asked left join remembered using (index);
-  return v_answers;
-end $body$;
-
--- Keeps tickets alive.
+  renew: `-- Keeps tickets alive, each for itself. wait-groups.sql has the waiters of one process together.
 --
 -- Result  a line for each ticket: h<fence> · q<askAgainMs> <nowMs> · g · e<reason>
 --         then the lines of lock_settle (room.sql)
@@ -341,24 +331,13 @@ declare
   v_wakes text := '';
   v_holds boolean := false;
   v_listens boolean;
-  v_together text[];
   v_key text;
   v_id text;
 begin
   perform "{schema}".lock_rooms(p_keys);
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
-  if array_length(p_keys, 1) > 1 and (select count(distinct key) from unnest(p_keys) as key) < array_length(p_keys, 1) then
-    v_listens := p_listens and not "{schema}".lock_is_unreached(p_inbox);
-    v_together := "{schema}".lock_remember_together(
-      p_keys, p_ids, p_accept_ms, p_patience_ms, v_now, p_inbox, v_listens
-    );
-  end if;
   for v_index in 1 .. array_length(p_keys, 1) loop
-    if v_together[v_index] is not null then
-      v_answers := v_answers || v_together[v_index] || E'\\n';
-      continue;
-    end if;
     v_key := p_keys[v_index];
     v_id := p_ids[v_index];
     -- Nearly every renewal, and every confirmation of a mutex, finds nothing expired, and no waiter that fits beside this holder.
@@ -374,8 +353,11 @@ begin
     where key = v_key and id = v_id and state <> 'l'
       and not exists (select from "{schema}".lock_holders where key = v_key and expires_at <= v_now)
       and coalesce((
-        select remembered_until > v_now and mine.unit_limit <= mine.units
-        from "{schema}".lock_waiters where key = v_key order by place limit 1
+        select mine.unit_limit <= mine.units and case when group_name = '' then remembered_until else (
+          select known.remembered_until from "{schema}".lock_wait_groups as known
+          where known.key = v_key and known.name = head.group_name
+        ) end > v_now
+        from "{schema}".lock_waiters as head where key = v_key order by place limit 1
       ), true)
     returning fence into v_fence;
     if found then
@@ -553,6 +535,11 @@ declare
   -- Inboxes to which a session listens, and inboxes of waiters that were passed over.
   v_heard text[] := array[p_inbox];
   v_unreached text[] := '{}';
+  -- The group of the waiter that was looked at last.
+  v_group record;
+  v_group_name text := '';
+  -- The groups of waiters that were dropped or admitted.
+  v_left text[] := '{}';
   -- The units and the limit of the first waiter that was passed over, or null.
   v_head_units double precision;
   v_head_limit double precision;
@@ -581,15 +568,19 @@ begin
     if v_waiter.has_expired and exists (
       select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
     ) then
-      delete from "{schema}".lock_waiters where key = p_key and place in (
-        select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
-          select place from "{schema}".lock_waiters
-          where key = p_key and heard_at + accept_ms > v_now order by place limit 1
-        ), 9223372036854775807) order by place limit v_budget
-      );
-      get diagnostics v_dropped = row_count;
+      with gone as (
+        delete from "{schema}".lock_waiters where key = p_key and place in (
+          select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
+            select place from "{schema}".lock_queue(p_key) where heard_at + accept_ms > v_now order by place limit 1
+          ), 9223372036854775807) order by place limit v_budget
+        ) returning group_name
+      )
+      select count(*), coalesce(array_agg(group_name), '{}') into v_dropped, v_left from gone;
       v_budget := v_budget - v_dropped;
-      if v_budget = 0 then return v_wakes || E'\\n+' || to_json(p_key)::text; end if;
+      if v_budget = 0 then
+        perform "{schema}".lock_leave_groups(p_key, v_left);
+        return v_wakes || E'\\n+' || to_json(p_key)::text;
+      end if;
     end if;
     for v_holder in
       delete from "{schema}".lock_holders where key = p_key and expires_at <= v_now
@@ -613,6 +604,16 @@ begin
       select * into v_waiter from "{schema}".lock_waiters where key = p_key order by place limit 1;
     end if;
     while v_waiter.place is not null loop
+      -- A join with the groups would make a hand-over without them a sixth slower.
+      if v_waiter.group_name <> '' then
+        if v_waiter.group_name <> v_group_name then
+          v_group_name := v_waiter.group_name;
+          select * into v_group from "{schema}".lock_wait_groups where key = p_key and name = v_group_name;
+        end if;
+        v_waiter.heard_at := v_group.heard_at;
+        v_waiter.remembered_until := v_group.remembered_until;
+        v_waiter.listens := v_group.listens;
+      end if;
       exit when v_waiter.remembered_until > v_now
         and (v_closed or v_units + v_waiter.units > least(v_limit, v_waiter.unit_limit));
       if v_budget = 0 or strpos(p_wakes, E'\\n+') > 0 then
@@ -651,6 +652,7 @@ begin
             || case when v_brings then E'\\n!' else '' end;
         end if;
       end if;
+      if v_waiter.group_name <> '' then v_left := v_left || v_waiter.group_name; end if;
       with gone as (
         delete from "{schema}".lock_waiters where key = p_key and place = v_waiter.place
       )
@@ -660,17 +662,23 @@ begin
     end loop;
     exit when cardinality(v_unreached) = 0;
   end loop;
+  if cardinality(v_left) > 0 then perform "{schema}".lock_leave_groups(p_key, v_left); end if;
   return v_wakes;
 end $body$;
 
--- Notes that a waiter has asked, before anything is dropped: a late waiter keeps its place, if it still has it.
+-- Notes that a waiter has asked, before anything is dropped: a late waiter keeps its place, if it still has it. A waiter of a group
+-- leaves the group, because it was heard of at another time than the others, and perhaps by another process.
 create function "{schema}".lock_remember(
   p_key text, p_id text, p_now double precision, p_patience_ms double precision, p_inbox text, p_listens boolean
 ) returns void language plpgsql as $body$
+declare
+  v_left text;
 begin
-  update "{schema}".lock_waiters
-  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens
-  where key = p_key and id = p_id;
+  update "{schema}".lock_waiters as waiter
+  set heard_at = p_now, remembered_until = p_now + p_patience_ms, inbox = p_inbox, listens = p_listens, group_name = ''
+  from (select place, group_name from "{schema}".lock_waiters where key = p_key and id = p_id) as before
+  where waiter.key = p_key and waiter.place = before.place returning before.group_name into v_left;
+  if v_left <> '' then perform "{schema}".lock_leave_groups(p_key, array[v_left]); end if;
 end $body$;
 
 -- How long until the server's clock alone may let a ticket in; at least 1 ms, so that no client spins. p_end: when the first holder
@@ -779,7 +787,8 @@ create table "{schema}".lock_holders (
 );
 
 -- Waiters, in order of arrival. grant_ms: how long the ticket holds if its message is its lease; 0 if it has to confirm. listens:
--- whether a session listened to the waiter's inbox when it last asked.
+-- whether a session listened to the waiter's inbox when it last asked. group_name: empty for a waiter without a group. For a waiter
+-- of a group, the group says when the waiter was heard of, until when it is remembered, and whether a session listens.
 create table "{schema}".lock_waiters (
   key text collate "C" not null,
   place bigint not null,
@@ -795,8 +804,26 @@ create table "{schema}".lock_waiters (
   inbox text not null,
   listens boolean not null,
   owner text not null,
+  group_name text collate "C" not null,
   primary key (key, place),
   unique (key, id)
+) with (
+  fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
+  autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
+);
+
+-- Waiters of one process for one key that are remembered by this one row: ten thousand waiters are 40 rows to update every two
+-- seconds. All of them join in one call. So while \`changed\` is false, every waiter that was ever in the group still waits. The row
+-- goes with the last waiter.
+create table "{schema}".lock_wait_groups (
+  key text collate "C" not null,
+  name text collate "C" not null,
+  size bigint not null,
+  changed boolean not null,
+  heard_at double precision not null,
+  remembered_until double precision not null,
+  listens boolean not null,
+  primary key (key, name)
 ) with (
   fillfactor = 50, autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_threshold = 500,
   autovacuum_analyze_threshold = 10000, autovacuum_vacuum_cost_delay = 0, vacuum_truncate = false
@@ -836,6 +863,7 @@ declare
   v_key text;
   v_found integer := 0;
   v_skipped boolean := false;
+  v_left text[];
 begin
   -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
@@ -847,20 +875,187 @@ begin
   );
   for v_key in
     select key from "{schema}".lock_holders where expires_at <= v_now
-    union select key from "{schema}".lock_waiters where remembered_until <= v_now
+    union select key from "{schema}".lock_waiters as waiter where remembered_until <= v_now and not exists (
+      select from "{schema}".lock_wait_groups as known
+      where known.key = waiter.key and known.name = waiter.group_name and known.remembered_until > v_now
+    )
     union select key from "{schema}".lock_closures where until <= v_now
     limit p_count
   loop
     if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
       perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
       -- Also behind a waiter that goes on. Otherwise the next sweep would find the same rooms again, and no others.
-      delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
+      with gone as (
+        delete from "{schema}".lock_waiters where key = v_key and place in (
+          select place from "{schema}".lock_queue(v_key) where remembered_until <= v_now
+        ) returning group_name
+      )
+      select array_agg(group_name) into v_left from gone;
+      perform "{schema}".lock_leave_groups(v_key, v_left);
     else
       v_skipped := true;
     end if;
     v_found := v_found + 1;
   end loop;
   return case when v_skipped or v_found = p_count then 1 else 0 end;
+end $body$;
+`,
+  waitGroups: `-- Groups of waiters of one process for one key, each remembered by one row; see schema.sql. A thousand waiters that are rows of their
+-- own take the server a hundredth of a processor, and ten thousand take most of it.
+
+-- The queue of a key, with the times of the groups. The function is one statement, so that PostgreSQL puts it into the query that
+-- calls it. Where only the head matters and every microsecond does, the group is looked up instead, if there is one.
+create function "{schema}".lock_queue(p_key text) returns table (
+  place bigint, id text, units double precision, unit_limit double precision, accept_ms double precision,
+  lock_delay_ms double precision, grant_ms double precision, since double precision, heard_at double precision,
+  remembered_until double precision, inbox text, listens boolean, owner text, group_name text
+) stable language sql as $body$
+  select
+    waiter.place, waiter.id, waiter.units, waiter.unit_limit, waiter.accept_ms, waiter.lock_delay_ms, waiter.grant_ms,
+    waiter.since, coalesce(known.heard_at, waiter.heard_at), coalesce(known.remembered_until, waiter.remembered_until),
+    waiter.inbox, coalesce(known.listens, waiter.listens), waiter.owner, waiter.group_name
+  from "{schema}".lock_waiters as waiter
+  left join "{schema}".lock_wait_groups as known on known.key = p_key and known.name = waiter.group_name
+  where waiter.key = p_key
+$body$;
+
+-- Notes that waiters have left their groups, whatever the way. p_names: a name for each waiter, empty for a waiter without a group;
+-- or null.
+create function "{schema}".lock_leave_groups(p_key text, p_names text[]) returns void language plpgsql as $body$
+begin
+  -- Nearly always one waiter leaves.
+  if cardinality(p_names) = 1 then
+    update "{schema}".lock_wait_groups set size = size - 1, changed = true
+    where key = p_key and name = p_names[1] and size > 1;
+    if not found then delete from "{schema}".lock_wait_groups where key = p_key and name = p_names[1]; end if;
+    return;
+  end if;
+  with departed as materialized (
+    select name, count(*) as count from unnest(p_names) as name where name <> '' group by name
+  ), emptied as (
+    delete from "{schema}".lock_wait_groups as known using departed
+    where known.key = p_key and known.name = departed.name and known.size <= departed.count
+  )
+  update "{schema}".lock_wait_groups as known set size = known.size - departed.count, changed = true
+  from departed where known.key = p_key and known.name = departed.name and known.size > departed.count;
+end $body$;
+
+-- Keeps groups alive: one key for each group.
+--
+-- Result  a line for each group
+--           q<askAgainMs> <nowMs>  all of its waiters wait. If the head of the queue is one of them, there follows
+--                                  \` <askAgainMs> <id>\` for the head, which asks sooner
+--           -                      a waiter has left it, or there is no such group
+--         then the lines of lock_settle (room.sql)
+create function "{schema}".lock_renew_groups(
+  p_keys text[], p_names text[], p_accept_ms double precision[], p_patience_ms double precision[], p_inbox text,
+  p_listens boolean, p_logged boolean
+) returns text language plpgsql set search_path = pg_catalog as $body$
+declare
+  v_us bigint;
+  v_now double precision;
+  v_answers text := '';
+  v_wakes text := '';
+  v_listens boolean;
+  v_key text;
+  v_change_in double precision;
+  v_head text;
+  v_head_group text;
+begin
+  perform "{schema}".lock_rooms(p_keys);
+  v_us := "{schema}".lock_clock();
+  v_now := v_us / 1000;
+  v_listens := p_listens and not "{schema}".lock_is_unreached(p_inbox);
+  -- All groups before anything is dropped: late waiters keep their places, if they still have them. A group that a waiter has left is
+  -- not heard of. So it does not keep a waiter whose release was lost.
+  update "{schema}".lock_wait_groups as known
+  set heard_at = v_now, remembered_until = v_now + asked.patience_ms, listens = v_listens
+  from unnest(p_keys, p_names, p_patience_ms) as asked (key, name, patience_ms)
+  where known.key = asked.key and known.name = asked.name and not known.changed;
+  for v_index in 1 .. array_length(p_keys, 1) loop
+    if v_key is distinct from p_keys[v_index] then
+      v_key := p_keys[v_index];
+      v_wakes := "{schema}".lock_settle(v_key, v_us, null, p_inbox, v_wakes);
+      v_change_in := "{schema}".lock_until_change(v_key, v_now);
+      select id, group_name into v_head, v_head_group from "{schema}".lock_waiters where key = v_key order by place limit 1;
+    end if;
+    if exists (
+      select from "{schema}".lock_wait_groups where key = v_key and name = p_names[v_index] and not changed
+    ) then
+      v_answers := v_answers || 'q'
+        || "{schema}".lock_ask_again(false, v_change_in, p_patience_ms[v_index], p_accept_ms[v_index]) || ' ' || v_now;
+      if v_head_group = p_names[v_index] then
+        v_answers := v_answers || ' '
+          || "{schema}".lock_ask_again(true, v_change_in, p_patience_ms[v_index], p_accept_ms[v_index]) || ' ' || v_head;
+      end if;
+    else
+      v_answers := v_answers || '-';
+    end if;
+    v_answers := v_answers || E'\\n';
+  end loop;
+  perform "{schema}".lock_durability("{schema}".lock_granted(v_wakes) and p_logged);
+  return rtrim(v_answers, E'\\n') || v_wakes;
+end $body$;
+
+-- Keeps tickets for one key alive, and makes those of them that wait a group. The caller has made up its name. A call that is made
+-- again changes nothing.
+--
+-- Result  the lines of lock_renew
+create function "{schema}".lock_join_group(
+  p_key text, p_name text, p_ids text[], p_ttl_ms double precision, p_accept_ms double precision,
+  p_patience_ms double precision, p_min_hold_ms double precision, p_inbox text, p_listens boolean, p_logged boolean
+) returns text language plpgsql set search_path = pg_catalog as $body$
+declare
+  v_us bigint;
+  v_now double precision;
+  v_answers text := '';
+  v_answer text;
+  v_wakes text := '';
+  v_holds boolean := false;
+  v_left text[];
+  v_places bigint[];
+  v_head bigint;
+  v_change_in double precision;
+begin
+  perform "{schema}".lock_rooms(array[p_key]);
+  v_us := "{schema}".lock_clock();
+  v_now := v_us / 1000;
+  with before as materialized (
+    select waiter.place, waiter.group_name
+    from unnest(p_ids) as asked (id) join "{schema}".lock_waiters as waiter on waiter.key = p_key and waiter.id = asked.id
+    where waiter.group_name <> p_name
+  ), joined as (
+    update "{schema}".lock_waiters as waiter set group_name = p_name, inbox = p_inbox
+    from before where waiter.key = p_key and waiter.place = before.place returning before.group_name
+  )
+  select array_agg(group_name) into v_left from joined;
+  if v_left is not null then
+    insert into "{schema}".lock_wait_groups values (
+      p_key, p_name, cardinality(v_left), false, v_now, v_now + p_patience_ms,
+      p_listens and not "{schema}".lock_is_unreached(p_inbox)
+    );
+    perform "{schema}".lock_leave_groups(p_key, v_left);
+  end if;
+  v_wakes := "{schema}".lock_settle(p_key, v_us, null, p_inbox, v_wakes);
+  v_change_in := "{schema}".lock_until_change(p_key, v_now);
+  select min(place) into v_head from "{schema}".lock_waiters where key = p_key;
+  select array_agg(waiter.place order by asked.index) into v_places
+  from unnest(p_ids) with ordinality as asked (id, index)
+  left join "{schema}".lock_waiters as waiter on waiter.key = p_key and waiter.id = asked.id;
+  for v_index in 1 .. array_length(p_ids, 1) loop
+    if v_places[v_index] is not null then
+      v_answer := 'q'
+        || "{schema}".lock_ask_again(v_places[v_index] = v_head, v_change_in, p_patience_ms, p_accept_ms) || ' ' || v_now;
+    else
+      v_answer := coalesce("{schema}".lock_find(
+        p_key, p_ids[v_index], v_now, p_ttl_ms, p_accept_ms, p_patience_ms, p_min_hold_ms, p_inbox
+      ), 'g');
+    end if;
+    v_holds := v_holds or v_answer like 'h%';
+    v_answers := v_answers || v_answer || E'\\n';
+  end loop;
+  perform "{schema}".lock_durability((v_holds or "{schema}".lock_granted(v_wakes)) and p_logged);
+  return rtrim(v_answers, E'\\n') || v_wakes;
 end $body$;
 `,
 }

@@ -8,6 +8,7 @@ declare
   v_key text;
   v_found integer := 0;
   v_skipped boolean := false;
+  v_left text[];
 begin
   -- No room is locked yet, but the settings of every call are needed here, too.
   perform "{schema}".lock_rooms('{}');
@@ -19,14 +20,23 @@ begin
   );
   for v_key in
     select key from "{schema}".lock_holders where expires_at <= v_now
-    union select key from "{schema}".lock_waiters where remembered_until <= v_now
+    union select key from "{schema}".lock_waiters as waiter where remembered_until <= v_now and not exists (
+      select from "{schema}".lock_wait_groups as known
+      where known.key = waiter.key and known.name = waiter.group_name and known.remembered_until > v_now
+    )
     union select key from "{schema}".lock_closures where until <= v_now
     limit p_count
   loop
     if pg_try_advisory_xact_lock(1212236372, hashtext(v_key) & 1023) then
       perform "{schema}".lock_settle(v_key, "{schema}".lock_clock(), null, '', '');
       -- Also behind a waiter that goes on. Otherwise the next sweep would find the same rooms again, and no others.
-      delete from "{schema}".lock_waiters where key = v_key and remembered_until <= v_now;
+      with gone as (
+        delete from "{schema}".lock_waiters where key = v_key and place in (
+          select place from "{schema}".lock_queue(v_key) where remembered_until <= v_now
+        ) returning group_name
+      )
+      select array_agg(group_name) into v_left from gone;
+      perform "{schema}".lock_leave_groups(v_key, v_left);
     else
       v_skipped := true;
     end if;

@@ -1,0 +1,211 @@
+import type { RenewAnswer, Ticket } from '../../contract/store.ts'
+import { type Batch, batchesOf } from '../batches.ts'
+import { type RenewalPlan, sameTerms, type WaitGroup, type WaitGroups } from '../wait-groups.ts'
+import { arraysOf } from './arrays.ts'
+import type { PostgresStatements } from './statements.ts'
+
+/** The part of the store that renewals use. */
+export interface PostgresRenewalHost {
+  readonly groups: WaitGroups
+  readonly statements: PostgresStatements
+  /** Makes a call whose answer has `count` lines, and follows the lines behind them. Adds the parameters about this process. */
+  readonly ask: (
+    statement: string,
+    parameters: readonly string[],
+    count: number,
+  ) => Promise<readonly string[]>
+  readonly read: (line: string) => RenewAnswer
+}
+
+/**
+ * Asks about leases one by one, and about the waiters of one key as groups. A renewal makes one call after the other, so that acquire
+ * and release have the other connections.
+ */
+export class PostgresRenewals {
+  readonly #host: PostgresRenewalHost
+  /** The questions that the next call about groups asks. */
+  #gathered = new Map<WaitGroup, PostgresGroupQuestion>()
+  #isAsking = false
+
+  constructor(host: PostgresRenewalHost) {
+    this.#host = host
+  }
+
+  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    const plan = this.#host.groups.plan(tickets)
+    const renewal: PostgresRenewal = { tickets, answers: new Array(tickets.length) }
+    if (plan === undefined) await this.#askEach(renewal, [...tickets.keys()])
+    else await this.#askAsPlanned(renewal, plan)
+    return renewal.answers
+  }
+
+  async #askAsPlanned(renewal: PostgresRenewal, { groups, crowds, single }: RenewalPlan): Promise<void> {
+    const { least } = this.#host.groups
+    const isRound = renewal.tickets.length >= LEAST_OF_ROUND
+    const alone = [...single]
+    const together: (readonly [WaitGroup, readonly number[]])[] = []
+    for (const [group, places] of groups) {
+      // A waiter that was woken has left its group, so the question is about it alone. In a round, a few waiters are the rest of a
+      // group that another batch asks about.
+      if (places.length >= least || isRound) together.push([group, places])
+      else {
+        group.isOver = true
+        alone.push(...places)
+      }
+    }
+    // Leases first: no group is as urgent.
+    await this.#askEach(renewal, alone)
+    const toJoin = new Map(crowds)
+    await Promise.all(
+      together.map(async ([group, places]) => {
+        if (await this.#askTogether(renewal, group, places)) return
+        toJoin.set(group.key, [...(toJoin.get(group.key) ?? []), ...places])
+      }),
+    )
+    // Waiters of several groups that have changed become one group.
+    for (const places of toJoin.values()) {
+      if (places.length < least) await this.#askEach(renewal, places)
+      else await this.#makeGroups(renewal, places)
+    }
+  }
+
+  async #askEach({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
+    for (let start = 0; start < places.length; start += MOST_RENEWALS) {
+      const part = places.slice(start, start + MOST_RENEWALS)
+      const asked = part.map((place) => tickets[place] as Ticket)
+      const terms = arraysOf(asked, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
+      const lines = await this.#host.ask(this.#host.statements.renew, terms, part.length)
+      for (const [index, place] of part.entries())
+        answers[place] = this.#read(tickets[place] as Ticket, lines[index])
+    }
+  }
+
+  /** Asks for all waiters of a group at once. False if the group is over: then there are no answers. */
+  async #askTogether(
+    { tickets, answers }: PostgresRenewal,
+    group: WaitGroup,
+    places: readonly number[],
+  ): Promise<boolean> {
+    group.open += 1
+    const answer = await this.#gather(group).finally(() => {
+      group.open -= 1
+    })
+    if (answer === undefined) {
+      group.isOver = true
+      return false
+    }
+    const { ofAll, ofHead, headId } = answer
+    for (const place of places) answers[place] = tickets[place]?.id === headId ? ofHead : ofAll
+    return true
+  }
+
+  /** Asks about a group in the next call about groups: the batches of a round have parts of the same groups. */
+  #gather(group: WaitGroup): Promise<GroupAnswer | undefined> {
+    const gathered = this.#gathered.get(group)
+    if (gathered !== undefined) return gathered.answer
+    const question = { group } as PostgresGroupQuestion
+    question.answer = new Promise((resolve, reject) => {
+      question.resolve = resolve
+      question.reject = reject
+    })
+    this.#gathered.set(group, question)
+    if (!this.#isAsking) void this.#askAboutGathered()
+    return question.answer
+  }
+
+  async #askAboutGathered(): Promise<void> {
+    this.#isAsking = true
+    // The other batches of this tick have not gathered their questions yet.
+    await Promise.resolve()
+    while (this.#gathered.size > 0) {
+      const questions = [...this.#gathered.values()].slice(0, MOST_GROUPS)
+      for (const { group } of questions) this.#gathered.delete(group)
+      await this.#askAbout(questions)
+    }
+    this.#isAsking = false
+  }
+
+  /** Never rejects. */
+  async #askAbout(questions: readonly PostgresGroupQuestion[]): Promise<void> {
+    try {
+      const groups = questions.map(({ group: { key, name, one } }) => ({ ...one, key, name }))
+      const terms = arraysOf(groups, ['key', 'name', 'acceptMs', 'patienceMs'])
+      const lines = await this.#host.ask(this.#host.statements.renewGroups, terms, questions.length)
+      for (const [index, { resolve }] of questions.entries()) resolve(this.#readGroup(lines[index] ?? ''))
+    } catch (error) {
+      for (const { reject } of questions) reject(error)
+    }
+  }
+
+  async #makeGroups(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
+    const { tickets } = renewal
+    const same = (one: number, other: number): boolean =>
+      sameTerms(tickets[one] as Ticket, tickets[other] as Ticket)
+    for (const batch of batchesOf(places, { same, most: MOST_IN_GROUP }))
+      await this.#makeGroup(renewal, batch)
+  }
+
+  async #makeGroup({ tickets, answers }: PostgresRenewal, places: Batch<number>): Promise<void> {
+    const { groups, statements, ask } = this.#host
+    const one = tickets[places[0]] as Ticket
+    const group = groups.newGroup(one)
+    const asked = places.map((place) => tickets[place] as Ticket)
+    const [ids = '{}'] = arraysOf(asked, ['id'])
+    const terms = [one.ttlMs, one.acceptMs, one.patienceMs, one.minHoldMs].map(String)
+    const lines = await ask(statements.joinGroup, [one.key, group.name, ids, ...terms], asked.length)
+    for (const [index, place] of places.entries()) {
+      const ticket = tickets[place] as Ticket
+      const answer = this.#read(ticket, lines[index])
+      if (answer.tag === 'queued') groups.join(ticket, group)
+      answers[place] = answer
+    }
+  }
+
+  #read(ticket: Ticket, line = ''): RenewAnswer {
+    const answer = this.#host.read(line)
+    if (answer.tag !== 'queued') this.#host.groups.ended(ticket)
+    return answer
+  }
+
+  #readGroup(line: string): GroupAnswer | undefined {
+    if (line === '-') return undefined
+    const [, ofAll = line, headAskAgainMs, headId] = GROUP_WITH_HEAD.exec(line) ?? []
+    const storeMs = ofAll.slice(ofAll.indexOf(' ') + 1)
+    const { read } = this.#host
+    const answer = read(ofAll)
+    const ofHead = headId === undefined ? answer : read(`q${headAskAgainMs} ${storeMs}`)
+    return { ofAll: answer, ofHead, headId }
+  }
+}
+
+/** A list of tickets, and the answers at the places of the tickets. */
+interface PostgresRenewal {
+  readonly tickets: readonly Ticket[]
+  readonly answers: RenewAnswer[]
+}
+
+interface GroupAnswer {
+  readonly ofAll: RenewAnswer
+  /** The head of the queue asks sooner. */
+  readonly ofHead: RenewAnswer
+  /** Undefined if the head is not in the group. */
+  readonly headId: string | undefined
+}
+
+/** A question whether the waiters of a group wait. */
+interface PostgresGroupQuestion {
+  readonly group: WaitGroup
+  answer: Promise<GroupAnswer | undefined>
+  resolve: (answer: GroupAnswer | undefined) => void
+  reject: (error: unknown) => void
+}
+
+const GROUP_WITH_HEAD = /^(q\d+ \d+) (\d+) (.+)$/
+
+/** Renewals are not urgent, and are cheaper together. */
+const MOST_RENEWALS = 500
+/** So many waiters join a group in a few milliseconds. */
+const MOST_IN_GROUP = 250
+const MOST_GROUPS = 100
+/** A batch of at least so many tickets is part of a round of the renewal loop. The loop begins with batches of 64. */
+const LEAST_OF_ROUND = 50
