@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs'
 import { Client, Pool } from 'pg'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
+import type { Store, Ticket } from '../../src/contract/store.ts'
 import { guard, migrateGuard } from '../../src/guard/index.ts'
 import { advisorySession, advisoryXact, migrate, postgresStore } from '../../src/stores/postgres/index.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
-import { ticket } from '../stores/tickets.ts'
+import { releaseOf, ticket } from '../stores/tickets.ts'
 
 let server: PostgresServer
 beforeAll(async () => {
@@ -198,12 +199,22 @@ async function useStore(url: string): Promise<void> {
       await until('the next one is let in', async () => (await store.renew([next]))[0]?.tag === 'held')
       await store.release({ key, id: next.id, cancel: true })
       await store.release({ key, id: last.id, cancel: false })
+      await useGroup(store)
       // The store sweeps as a favour to others, and reports no failure of it.
       await pool.query('select holdfast.lock_sweep(10)')
     } finally {
       await store.close()
     }
   })
+}
+
+/** Waiters that are remembered together, and leave one by one. */
+async function useGroup(store: Store): Promise<void> {
+  const key = crypto.randomUUID()
+  const [holder, ...waiters] = Array.from({ length: 6 }, () => ticket({ key })) as [Ticket, ...Ticket[]]
+  for (const each of [holder, ...waiters]) await store.acquire(each)
+  for (let round = 0; round < 2; round += 1) await store.renew(waiters)
+  for (const each of [...waiters, holder]) await store.release(releaseOf(each))
 }
 
 async function useGuard(url: string): Promise<void> {
