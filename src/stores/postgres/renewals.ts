@@ -1,6 +1,5 @@
 import type { RenewAnswer, Ticket } from '../../contract/store.ts'
-import { type Batch, batchesOf } from '../batches.ts'
-import { type RenewalPlan, sameTerms, type WaitGroup, type WaitGroups } from '../wait-groups.ts'
+import type { RenewalPlan, WaitGroup, WaitGroups } from '../wait-groups.ts'
 import { arraysOf } from './arrays.ts'
 import type { PostgresStatements } from './statements.ts'
 
@@ -137,17 +136,30 @@ export class PostgresRenewals {
     }
   }
 
+  /** The rows of the waiters have the other terms. So readers and writers may be in one group. */
   async #makeGroups(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
-    const { tickets } = renewal
-    const same = (one: number, other: number): boolean =>
-      sameTerms(tickets[one] as Ticket, tickets[other] as Ticket)
-    for (const batch of batchesOf(places, { same, most: MOST_IN_GROUP }))
-      await this.#makeGroup(renewal, batch)
+    const alike = new Map<string, number[]>()
+    for (const place of places) {
+      const { ttlMs, acceptMs, patienceMs, minHoldMs } = renewal.tickets[place] as Ticket
+      const terms = `${ttlMs} ${acceptMs} ${patienceMs} ${minHoldMs}`
+      const onTerms = alike.get(terms)
+      if (onTerms === undefined) alike.set(terms, [place])
+      else onTerms.push(place)
+    }
+    const alone: number[] = []
+    for (const onTerms of alike.values()) {
+      for (let start = 0; start < onTerms.length; start += MOST_IN_GROUP) {
+        const part = onTerms.slice(start, start + MOST_IN_GROUP)
+        if (part.length < this.#host.groups.least) alone.push(...part)
+        else await this.#makeGroup(renewal, part)
+      }
+    }
+    await this.#askEach(renewal, alone)
   }
 
-  async #makeGroup({ tickets, answers }: PostgresRenewal, places: Batch<number>): Promise<void> {
+  async #makeGroup({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
     const { groups, statements, ask } = this.#host
-    const one = tickets[places[0]] as Ticket
+    const one = tickets[places[0] as number] as Ticket
     const group = groups.newGroup(one)
     const asked = places.map((place) => tickets[place] as Ticket)
     const [ids = '{}'] = arraysOf(asked, ['id'])

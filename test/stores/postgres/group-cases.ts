@@ -262,6 +262,18 @@ export function groupCases(stage: GroupStage): readonly GroupCase[] {
     expect(await queueOf(store, key)).toEqual([waiters[3]?.id])
   })
 
+  add('readers and writers in turns are one group, and a few on other terms ask alone', async (key) => {
+    const holder = ticket({ key, ttlMs: 10_000_000 })
+    const waiters = Array.from({ length: 12 }, (_, at) =>
+      ticket({ key, limit: at % 2 === 0 ? 1 : UNLIMITED, ...(at > 9 && { ttlMs: 90_000 }) }),
+    )
+    for (const each of [holder, ...waiters]) await store.acquire(each)
+    for (let round = 0; round < 2; round += 1) {
+      expect(tagsOf(await store.renew(waiters))).toEqual(['queued'])
+      expect(await groupsOf(key)).toEqual([{ size: 10, changed: false }])
+    }
+  })
+
   add('two processes make a group each, and neither ends that of the other', async (key) => {
     const { waiters } = await newGroup(store, key)
     const others = Array.from({ length: 10 }, () => ticket({ key }))
