@@ -82,7 +82,11 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
     const raw = new pg.Client({ connectionString: server.url })
     await raw.connect()
     const [texts, numbers] = [
-      { lock_holders: ['id', 'inbox', 'owner', 'state'], lock_waiters: ['id', 'inbox', 'owner'] },
+      {
+        lock_holders: ['id', 'inbox', 'owner', 'state'],
+        lock_waiters: ['id', 'inbox', 'owner', 'group_name'],
+        lock_wait_groups: ['name'],
+      },
       {
         lock_holders: ['units', 'unit_limit', 'lock_delay_ms', 'fence', 'since', 'expires_at', 'hold_until'],
         lock_waiters: [
@@ -95,13 +99,15 @@ const places: Readonly<Record<string, () => Promise<Place>>> = {
           'since',
           'heard_at',
         ],
+        lock_wait_groups: ['size', 'heard_at', 'remembered_until'],
       },
-    ]
+    ] as const
     return {
       store: postgresStore(pool),
       async damage(key, { part, text, number }) {
-        const table = part % 2 === 0 ? 'lock_holders' : 'lock_waiters'
-        const isText = part % 4 < 2
+        const table =
+          (['lock_holders', 'lock_waiters', 'lock_wait_groups'] as const)[part % 3] ?? 'lock_holders'
+        const isText = part % 2 === 0
         const columns = isText ? texts[table] : numbers[table]
         const column = columns[part % columns.length]
         const value = isText ? text : String(number)
