@@ -55,13 +55,12 @@ test.each([
     const verdict = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
     const broken = verdict.checks.filter((check: { broken: number }) => check.broken > 0)
     const names: string[] = broken.map(({ name }: { name: string }) => name)
-    expect(
-      { code, holds: verdict.holds, noticed: names.filter((name) => noticed.includes(name)) },
-      stderr,
-    ).toEqual({
+    // Which of them it is depends on whether somebody works when the fault comes.
+    const isNoticed = names.some((name) => noticed.includes(name))
+    expect({ code, holds: verdict.holds, isNoticed }, `${names} ${stderr}`).toEqual({
       code: 1,
       holds: false,
-      noticed,
+      isNoticed: true,
     })
     expect(broken[0].evidence[0].text).toMatch(/process|fence/)
     await shell.close()
