@@ -128,7 +128,8 @@ export class Acquisition implements PendingAcquisition, Abortable {
 
   /** What the store said to an acquire request. */
   settle(answer: AcquireAnswer, when: Exchange): void {
-    if (typeof answer !== 'object' || answer === null) return this.#failed(new Error(NO_ANSWER))
+    if (typeof answer !== 'object' || answer === null)
+      return this.#failed(new Error('The store gave an invalid answer.'))
     if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)
     switch (answer.tag) {
       case 'held':
@@ -143,7 +144,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
         return this.giveUp(evictionOf(this.ticket, answer.reason))
       default:
         answer satisfies never
-        return this.#failed(new Error(NO_ANSWER))
+        return this.#failed(new Error('The store gave an invalid answer.'))
     }
   }
 
@@ -168,7 +169,10 @@ export class Acquisition implements PendingAcquisition, Abortable {
     // A listener has ended it.
     if (this.#state !== state) return false
     if (at.monotonicMs >= this.#limits.endOf(state)) {
-      this.giveUp(this.#limits.errorOf(state, this.#context))
+      // Its answer may have arrived in time, and wait for its turn.
+      if (state.tag === 'waiting' && state.attempts > 0) this.#context.renewals.catchUp()
+      const isOver = this.#state === state && at.monotonicMs >= this.#limits.endOf(state)
+      if (isOver) this.giveUp(this.#limits.errorOf(state, this.#context))
       return false
     }
     if (state.tag === 'asking') {
@@ -359,7 +363,6 @@ export class Acquisition implements PendingAcquisition, Abortable {
     }
     const deadlock = this.#request.whileQueued?.(place)
     if (deadlock !== undefined) return this.giveUp(deadlock)
-    // A listener has ended it.
     if (this.#state !== state) return
     if (when.answeredAt.monotonicMs >= this.#limits.endOf(state))
       return this.giveUp(this.#limits.errorOf(state, this.#context))
@@ -395,5 +398,3 @@ export class Acquisition implements PendingAcquisition, Abortable {
     if (this.#request.signal !== undefined) this.#context.signals.remove(this.#request.signal, this)
   }
 }
-
-const NO_ANSWER = 'The store gave an invalid answer.'

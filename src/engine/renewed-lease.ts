@@ -105,10 +105,13 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   /**
    * How much earlier than planned it may be renewed. Without renewal it is due at its end, and not before. While an answer is
-   * on its way, no other round may ask once more.
+   * on its way, no other round may ask once more. After a failure it is less than a third of the pause.
    */
   get slackMs(): number {
-    return this.options.renew && this.attempts === 0 ? this.usableMs / 10 : 0
+    if (!this.options.renew) return 0
+    const usual = this.usableMs / 10
+    if (this.attempts === 0) return usual
+    return this.checking ? Math.min(usual, SLACK_OF_RETRY_MS * this.attempts) : 0
   }
 
   get key(): string {
@@ -236,9 +239,12 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   protected expireIfOver(at: Instant): void {
     if (!this.isLive || !this.isOverAt(at)) return
-    // The answer that confirms it may have arrived in time, and wait for its turn.
-    this.context.renewals.catchUp()
-    if (this.isLive && this.isOverAt(at)) this.expire(at)
+    if (this.options.renew && !this.isUsedUp(at)) {
+      // The answer that confirms it may have arrived in time, and wait for its turn.
+      this.context.renewals.catchUp()
+      if (!this.isLive || !this.isOverAt(this.now())) return
+    }
+    this.expire(at)
   }
 
   protected expire(at: Instant): void {
@@ -304,6 +310,8 @@ interface Purpose {
 const RENEWING: Purpose = { extending: false }
 export const EXTENDING: Purpose = { extending: true }
 const MIN_ATTEMPT_MS = 10
+/** A pause is at least 25 ms, and longer after each failure. */
+const SLACK_OF_RETRY_MS = 8
 const EXPIRED = 'Its deadline passed before a renewal was confirmed.'
 const STORE_RESET =
   'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.'

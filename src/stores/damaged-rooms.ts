@@ -11,7 +11,7 @@ export interface RenewTogether {
  * If another program has written to the room of one of them, the whole request fails, and all of these leases would be lost.
  *
  * After such a failure it asks about each half alone, then about each half of the half that fails. So a damaged room costs about
- * twenty requests among a thousand tickets. The caller gets the error if there is one ticket only, or if a hundred requests fail.
+ * twenty requests among a thousand tickets. The caller gets the error if no ticket has an answer, or if a hundred requests fail.
  */
 export function renewBesideDamage(
   together: RenewTogether,
@@ -36,17 +36,22 @@ async function renewInParts(
   const answers: RenewAnswer[] = new Array(tickets.length)
   const parts = halvesOf({ from: 0, to: tickets.length })
   let failures = 0
+  let failure: unknown
+  let isAnyAnswered = false
   for (let part = parts.pop(); part !== undefined; part = parts.pop()) {
     const { from, to } = part
     try {
       const told = await ask(tickets.slice(from, to))
       for (const [index, answer] of told.entries()) answers[from + index] = answer
+      isAnyAnswered = true
     } catch (error) {
       failures += 1
+      failure = error
       if (!isDamage(error) || failures === MOST_FAILURES) throw error
       if (to - from > 1) parts.push(...halvesOf(part))
     }
   }
+  if (!isAnyAnswered) throw failure
   return answers
 }
 

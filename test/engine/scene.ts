@@ -16,8 +16,8 @@ export interface Process {
   readonly locks: Locks
 }
 
-export function startProcess(store: Store, clock: Clock): Process {
-  const engine = new Engine(store, { clock, chance: () => 0.5 })
+export function startProcess(store: Store, clock: Clock, chance: () => number = () => 0.5): Process {
+  const engine = new Engine(store, { clock, chance })
   const context = { engine, owner: '{"label":"test"}', nextId: nextTicketId }
   return { engine, locks: new Locks(context, parseSettings({}, TAKES.locks)) }
 }

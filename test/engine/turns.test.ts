@@ -13,7 +13,7 @@ const LEASES = 1200
 const MOST_IN_A_TURN = 20 + 16
 
 /** A store that keeps the answers to renewals until it is told to send all of them at once. */
-function withheldAnswers() {
+function withheldAnswers(chance?: () => number) {
   const clock = new FakeClock()
   const real = memoryStore({ now: clock.storeTime })
   const letters: { readonly ids: readonly string[]; send(): void; fail(error: Error): void }[] = []
@@ -27,7 +27,7 @@ function withheldAnswers() {
       const ids = tickets.map(({ id }) => id)
       letters.push({ ids, send: () => resolve(answer(tickets)), fail: reject })
     })
-  const { engine, locks } = startProcess({ ...boundStore(real), renew }, clock)
+  const { engine, locks } = startProcess({ ...boundStore(real), renew }, clock, chance)
   return { clock, engine, locks, letters, evicted }
 }
 
@@ -170,6 +170,48 @@ describe('the answers to many renewals that arrive together', () => {
     for (const { send } of letters) send()
     await clock.advance(1000)
     expect(leases.filter(({ state }) => state !== 'held')).toEqual([])
+    await Promise.all(leases.map((lease) => lease.release()))
+  })
+
+  test('do not have to be told at once because a lease ends that no answer can save', async () => {
+    const { clock, locks, letters } = withheldAnswers()
+    const leases = await take(locks)
+    const ending = await locks.acquire('ends', { ttl: TTL / 3 + 500, renew: false })
+    const { renewed } = listenSlowly(locks, clock)
+    await clock.advance(TTL / 3)
+    for (const { send } of letters) send()
+    await settled()
+    expect(renewed.length).toBeLessThanOrEqual(MOST_IN_A_TURN)
+    clock.block(600)
+    expect(() => ending.assertHeld()).toThrow('Its deadline passed')
+    expect(ending.state).toBe('lost')
+    expect(renewed.length).toBeLessThanOrEqual(MOST_IN_A_TURN)
+    await clock.advance(1000)
+    expect(renewed.length).toBeGreaterThanOrEqual(LEASES)
+    await Promise.all(leases.map((lease) => lease.release()))
+  })
+
+  test('of failure, again and again, still share their requests', async () => {
+    let turn = 0
+    // Spread evenly.
+    const { clock, locks, letters } = withheldAnswers(() => (turn++ * 0.618) % 1)
+    const leases = await take(locks, { count: 400 })
+    await clock.advance(TTL / 3)
+    let requests = 0
+    for (let second = 0; second < 15; second += 1) {
+      for (let tenth = 0; tenth < 10; tenth += 1) {
+        for (const { fail } of letters.splice(0)) {
+          requests += 1
+          fail(new Error('The connection was lost.'))
+        }
+        await clock.advance(100)
+      }
+    }
+    // Without slack each lease would ask alone: 6,400 requests.
+    expect(requests).toBeGreaterThan(15)
+    expect(requests).toBeLessThan(600)
+    for (const { send } of letters) send()
+    await settled()
     await Promise.all(leases.map((lease) => lease.release()))
   })
 })

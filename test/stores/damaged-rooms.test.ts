@@ -52,6 +52,12 @@ test('if every room is damaged, the caller gets the error after a hundred reques
   expect(sizes).toHaveLength(101)
 })
 
+test('if no ticket has an answer, the caller gets the error', async () => {
+  const { together, sizes } = storeWith(['key-0', 'key-1'])
+  await expect(renewBesideDamage(together, ticketsOf(2))).rejects.toBe(DAMAGE)
+  expect(sizes).toEqual([2, 1, 1])
+})
+
 test('a store that answers or throws in the same tick does so here, too', async () => {
   const answers = [HELD, HELD]
   const sound = renewBesideDamage({ ask: () => answers, isDamage: () => true }, ticketsOf(2))

@@ -28,6 +28,11 @@ import { type CallSubject, StatementCalls } from './statement-calls.ts'
 import { type PostgresStatements, statementsFor } from './statements.ts'
 import { UnfinishedRooms } from './unfinished-rooms.ts'
 
+/** Whether an error says that a room holds what Holdfast never wrote. */
+function isDamage(error: unknown): boolean {
+  return isUnexpectedAnswer(error) || (error instanceof StoreError && isAboutValue(error.cause))
+}
+
 export interface PostgresStoreParts {
   readonly connections: PostgresConnections
   readonly schema: string
@@ -58,8 +63,7 @@ export class PostgresStore implements Store {
   readonly #batches: RequestBatches
   readonly #renewTogether: RenewTogether = {
     ask: (tickets) => this.#renewals.renew(tickets),
-    isDamage: (error) =>
-      isUnexpectedAnswer(error) || (error instanceof StoreError && isAboutValue(error.cause)),
+    isDamage,
   }
   readonly #groups: WaitGroups
   readonly #renewals: PostgresRenewals
@@ -88,6 +92,7 @@ export class PostgresStore implements Store {
         return lines
       },
       read: (line) => this.#inbox.polling(answers.renew(line)),
+      isDamage,
     })
   }
 

@@ -14,6 +14,8 @@ export interface PostgresRenewalHost {
     count: number,
   ) => Promise<readonly string[]>
   readonly read: (line: string) => RenewAnswer
+  /** Whether an error says that a room holds what Holdfast never wrote. */
+  readonly isDamage: (error: unknown) => boolean
 }
 
 /**
@@ -38,6 +40,7 @@ export class PostgresRenewals {
     return renewal.answers
   }
 
+  /** If a question about a group fails after those about single tickets, the places of the waiters stay empty. */
   async #askAsPlanned(renewal: PostgresRenewal, { groups, crowds, single }: RenewalPlan): Promise<void> {
     const { least } = this.#host.groups
     const isRound = renewal.tickets.length >= LEAST_OF_ROUND
@@ -54,16 +57,28 @@ export class PostgresRenewals {
     }
     // Leases first: no group is as urgent.
     await this.#askEach(renewal, alone)
-    const toJoin = new Map(crowds)
-    await Promise.all(
+    try {
+      await this.#askAboutCrowds(renewal, together, new Map(crowds))
+    } catch (error) {
+      if (alone.length === 0 || this.#host.isDamage(error)) throw error
+    }
+  }
+
+  async #askAboutCrowds(
+    renewal: PostgresRenewal,
+    together: readonly (readonly [WaitGroup, readonly number[]])[],
+    toJoin: Map<string, readonly number[]>,
+  ): Promise<void> {
+    const asked = await Promise.allSettled(
       together.map(async ([group, places]) => {
         if (await this.#askTogether(renewal, group, places)) return
         toJoin.set(group.key, [...(toJoin.get(group.key) ?? []), ...places])
       }),
     )
+    for (const one of asked) if (one.status === 'rejected') throw one.reason
     // Waiters of several groups that have changed become one group.
     for (const places of toJoin.values()) {
-      if (places.length < least) await this.#askEach(renewal, places)
+      if (places.length < this.#host.groups.least) await this.#askEach(renewal, places)
       else await this.#makeGroups(renewal, places)
     }
   }
@@ -124,15 +139,18 @@ export class PostgresRenewals {
     this.#isAsking = false
   }
 
-  /** Never rejects. */
+  /** Never rejects. If a damaged room fails the call, each question is asked alone, so that only those about the room fail. */
   async #askAbout(questions: readonly PostgresGroupQuestion[]): Promise<void> {
     try {
       const groups = questions.map(({ group: { key, name, one } }) => ({ ...one, key, name }))
       const terms = arraysOf(groups, ['key', 'name', 'acceptMs', 'patienceMs'])
       const lines = await this.#host.ask(this.#host.statements.renewGroups, terms, questions.length)
-      for (const [index, { resolve }] of questions.entries()) resolve(this.#readGroup(lines[index] ?? ''))
+      const told = questions.map((_, index) => this.#readGroup(lines[index] ?? ''))
+      for (const [index, { resolve }] of questions.entries()) resolve(told[index])
     } catch (error) {
-      for (const { reject } of questions) reject(error)
+      if (questions.length > 1 && this.#host.isDamage(error))
+        for (const question of questions) await this.#askAbout([question])
+      else for (const { reject } of questions) reject(error)
     }
   }
 

@@ -23,7 +23,7 @@ const mistakes: readonly Mistake[] = [
   [
     'the time of a group is not read',
     'lapsed offer',
-    [SQL, 'coalesce(known.heard_at, waiter.heard_at)', 'waiter.heard_at'],
+    [SQL, 'coalesce(known.heard_at, head.heard_at)', 'head.heard_at'],
   ],
   [
     'people do not see that a group is remembered',
@@ -68,8 +68,8 @@ const mistakes: readonly Mistake[] = [
     'lapsed offer',
     [
       SQL,
-      'known.key = p_key and known.name = waiter.group_name',
-      "known.key = p_key and waiter.group_name <> '' and known.changed",
+      'known.key = p_key and known.name = head.group_name',
+      "known.key = p_key and head.group_name <> '' and known.changed",
     ],
   ],
   [

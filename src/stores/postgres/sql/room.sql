@@ -187,11 +187,14 @@ begin
     if v_waiter.has_expired and exists (
       select from "{schema}".lock_holders where key = p_key and state = 'o' and expires_at <= v_now
     ) then
-      with gone as (
+      with front as materialized (
+        select head.place, coalesce(known.heard_at, head.heard_at) + head.accept_ms > v_now as is_heard
+        from (select * from "{schema}".lock_waiters where key = p_key order by place limit v_budget) as head
+        left join "{schema}".lock_wait_groups as known on known.key = p_key and known.name = head.group_name
+      ), gone as (
         delete from "{schema}".lock_waiters where key = p_key and place in (
-          select place from "{schema}".lock_waiters where key = p_key and place < coalesce((
-            select place from "{schema}".lock_queue(p_key) where heard_at + accept_ms > v_now order by place limit 1
-          ), 9223372036854775807) order by place limit v_budget
+          select place from front
+          where place < coalesce((select min(place) from front where is_heard), 9223372036854775807)
         ) returning group_name
       )
       select count(*), coalesce(array_agg(group_name), '{}') into v_dropped, v_left from gone;

@@ -64,7 +64,7 @@ begin
   v_us := "{schema}".lock_clock();
   v_now := v_us / 1000;
   v_listens := p_listens and not "{schema}".lock_is_unreached(p_inbox);
-  -- All groups before anything is dropped: late waiters keep their places, if they still have them. A group that a waiter has left is
+  -- All groups of the call before anything is dropped: late waiters keep their places, if they still have them. A group that a waiter has left is
   -- not heard of. So it does not keep a waiter whose release was lost.
   update "{schema}".lock_wait_groups as known
   set heard_at = v_now, remembered_until = v_now + asked.patience_ms, listens = v_listens
@@ -120,8 +120,10 @@ begin
   v_now := v_us / 1000;
   with before as materialized (
     select waiter.place, waiter.group_name
-    from unnest(p_ids) as asked (id) join "{schema}".lock_waiters as waiter on waiter.key = p_key and waiter.id = asked.id
-    where waiter.group_name <> p_name
+    -- Each by the index, even if the statistics know little of so long a queue.
+    from unnest(p_ids) as asked (id) cross join lateral (
+      select place, group_name from "{schema}".lock_waiters where key = p_key and id = asked.id limit 1
+    ) as waiter where waiter.group_name <> p_name
   ), joined as (
     update "{schema}".lock_waiters as waiter set group_name = p_name, inbox = p_inbox
     from before where waiter.key = p_key and waiter.place = before.place returning before.group_name
@@ -139,7 +141,9 @@ begin
   select min(place) into v_head from "{schema}".lock_waiters where key = p_key;
   select array_agg(waiter.place order by asked.index) into v_places
   from unnest(p_ids) with ordinality as asked (id, index)
-  left join "{schema}".lock_waiters as waiter on waiter.key = p_key and waiter.id = asked.id;
+  left join lateral (
+    select place from "{schema}".lock_waiters where key = p_key and id = asked.id limit 1
+  ) as waiter on true;
   for v_index in 1 .. array_length(p_ids, 1) loop
     if v_places[v_index] is not null then
       v_answer := 'q'
