@@ -27,7 +27,7 @@ import type { Exchange } from './instant.ts'
 import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewable.ts'
-import { evictionOf, fullOf } from './ticket-errors.ts'
+import { evictionOf, fullOf, invalidAnswer } from './ticket-errors.ts'
 import type { Bucket } from './timer-wheel.ts'
 import { WaitLimits } from './wait-limits.ts'
 import type { PendingAcquisition } from './wakes.ts'
@@ -128,8 +128,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
 
   /** What the store said to an acquire request. */
   settle(answer: AcquireAnswer, when: Exchange): void {
-    if (typeof answer !== 'object' || answer === null)
-      return this.#failed(new Error('The store gave an invalid answer.'))
+    if (typeof answer !== 'object' || answer === null) return this.#failed(invalidAnswer())
     if (this.#state.tag === 'over') return this.#settleLate(this.#state, answer)
     switch (answer.tag) {
       case 'held':
@@ -144,7 +143,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
         return this.giveUp(evictionOf(this.ticket, answer.reason))
       default:
         answer satisfies never
-        return this.#failed(new Error('The store gave an invalid answer.'))
+        return this.#failed(invalidAnswer())
     }
   }
 

@@ -8,6 +8,7 @@ import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, now } from './instant.ts'
 import { isLater } from './later.ts'
 import type { Renewable } from './renewable.ts'
+import { invalidAnswer } from './ticket-errors.ts'
 import { TimerWheel } from './timer-wheel.ts'
 
 /**
@@ -214,8 +215,7 @@ export class RenewalLoop {
   }
 
   #answered(asked: AskedBatch, answers: readonly RenewAnswer[], when: Exchange): RenewalOutcome {
-    if (!Array.isArray(answers))
-      return this.#failed(asked, new Error('The store gave an invalid answer.'), when)
+    if (!Array.isArray(answers)) return this.#failed(asked, invalidAnswer(), when)
     return { ...asked, answers, when }
   }
 

@@ -94,3 +94,8 @@ export function closedError(key?: string): ClosedError {
     { key },
   )
 }
+
+/** The store, or what stands in for one, said something that the contract does not know. */
+export function invalidAnswer(): Error {
+  return new Error('The store gave an invalid answer.')
+}
