@@ -1,4 +1,5 @@
 import type { RenewAnswer, Ticket } from '../../contract/store.ts'
+import { isHoldfastError } from '../../errors.ts'
 import type { RenewalPlan, WaitGroup, WaitGroups } from '../wait-groups.ts'
 import { arraysOf } from './arrays.ts'
 import type { PostgresStatements } from './statements.ts'
@@ -40,7 +41,7 @@ export class PostgresRenewals {
     return renewal.answers
   }
 
-  /** If a question about a group fails after those about single tickets, the places of the waiters stay empty. */
+  /** If the server goes away after the questions about single tickets, the places of the waiters in groups stay empty. */
   async #askAsPlanned(renewal: PostgresRenewal, { groups, crowds, single }: RenewalPlan): Promise<void> {
     const { least } = this.#host.groups
     const isRound = renewal.tickets.length >= LEAST_OF_ROUND
@@ -60,7 +61,8 @@ export class PostgresRenewals {
     try {
       await this.#askAboutCrowds(renewal, together, new Map(crowds))
     } catch (error) {
-      if (alone.length === 0 || this.#host.isDamage(error)) throw error
+      // A refusal has to reach the waiters. They give up, and the next round renews the leases.
+      if (alone.length === 0 || !isHoldfastError(error, 'store-unavailable')) throw error
     }
   }
 
