@@ -1,7 +1,7 @@
 import type { Clock } from '../contract/clock.ts'
 
 /** Work for many tickets, done a few tickets at a time. */
-export interface Stepwise {
+export interface StepwiseWork {
   /** Does the next part, which takes some microseconds. Returns whether there is more. */
   step(): boolean
   /** What is left is done later, by further steps. Called once, to do now what must not wait. */
@@ -16,7 +16,7 @@ export interface Stepwise {
  */
 export class Backlog {
   readonly #clock: Clock
-  readonly #works = new Set<Stepwise>()
+  readonly #works = new Set<StepwiseWork>()
   #since = Number.NEGATIVE_INFINITY
   #lookedAt = Number.NEGATIVE_INFINITY
 
@@ -29,7 +29,7 @@ export class Backlog {
   }
 
   /** Does what fits into this turn, and keeps the rest for {@link goOn}. `at`: now, on the monotonic clock. */
-  begin(work: Stepwise, at: number): void {
+  begin(work: StepwiseWork, at: number): void {
     if (this.#works.size === 0) {
       if (at - this.#lookedAt > PAUSE_MS) this.#since = at
       this.#lookedAt = at

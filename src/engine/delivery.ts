@@ -1,5 +1,5 @@
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
-import type { Stepwise } from './backlog.ts'
+import type { StepwiseWork } from './backlog.ts'
 import type { Exchange } from './instant.ts'
 import type { Renewable } from './renewable.ts'
 
@@ -21,7 +21,7 @@ export type Put = (one: Renewable, now: number) => void
  * Tells the members of a batch what came of their request. If there is no time to tell all of them at once, an answer that
  * confirms a lease or a wait may be told later. Every other answer is told at once: a loss, or a grant.
  */
-export class Delivery implements Stepwise {
+export class Delivery implements StepwiseWork {
   readonly #put: Put
   #outcome: RenewalOutcome
   #next = 0

@@ -2,7 +2,7 @@ import { outsideOfCallers } from '../base/async-context.ts'
 import type { Instant } from '../base/clock.ts'
 import type { Clock, Timer } from '../contract/clock.ts'
 import type { Answer, RenewAnswer, Store, Ticket } from '../contract/store.ts'
-import { Backlog, type Stepwise } from './backlog.ts'
+import { Backlog, type StepwiseWork } from './backlog.ts'
 import { Delivery, type Put, type RenewalOutcome } from './delivery.ts'
 import { type Events, tellStoreError } from './events.ts'
 import { type Exchange, now } from './instant.ts'
@@ -85,7 +85,7 @@ export class RenewalLoop {
   }
 
   /** Does the work in this turn of the event loop as far as that fits, and the rest in the next ones. */
-  spread(work: Stepwise, at: number = this.#clock.monotonicMs()): void {
+  spread(work: StepwiseWork, at: number = this.#clock.monotonicMs()): void {
     this.#backlog.begin(work, at)
     if (!this.#backlog.isEmpty) this.#wakeBy(at)
   }

@@ -1,4 +1,5 @@
 import type { Answer, RenewAnswer, Ticket } from '../contract/store.ts'
+import { StoreError } from '../errors.ts'
 
 /** How a store asks about tickets together, and which of its errors say that a room holds what Holdfast never wrote. */
 export interface RenewTogether {
@@ -27,6 +28,11 @@ export function renewBesideDamage(
   } catch (error) {
     return recover(error)
   }
+}
+
+/** Whether an error is about what the store has for one key, and so says nothing about the store and other keys. */
+export function isDamagedRoom(error: unknown): boolean {
+  return error instanceof StoreError && error.code === 'store-refused' && error.key !== undefined
 }
 
 async function renewInParts(

@@ -11,8 +11,7 @@ import type {
   Ticket,
   Wake,
 } from '../../contract/store.ts'
-import { StoreError } from '../../errors.ts'
-import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
+import { isDamagedRoom, type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
 import { acquire, acquireAll } from './acquire.ts'
 import { evict } from './evict.ts'
 import type { Cluster } from './grpc/cluster.ts'
@@ -38,11 +37,7 @@ export class EtcdStore implements Store {
   constructor(cluster: Cluster, prefix: string) {
     const session = new Session(cluster, prefix)
     this.#session = session
-    this.#renewTogether = {
-      ask: (tickets) => renew(session, tickets),
-      isDamage: (error) =>
-        error instanceof StoreError && error.code === 'store-refused' && error.key !== undefined,
-    }
+    this.#renewTogether = { ask: (tickets) => renew(session, tickets), isDamage: isDamagedRoom }
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {

@@ -12,11 +12,6 @@ export function isConstraint(error: unknown): boolean {
   return primaryCode(error) === CONSTRAINT
 }
 
-/** Whether an error is about the rows of one key, and so says nothing about the file and other keys. */
-export function isDamagedRoom(error: unknown): boolean {
-  return error instanceof StoreError && error.key !== undefined
-}
-
 /** The error that a caller gets for a failure of SQLite or the file system. Other errors are bugs, and pass as they are. */
 export function toStoreError(error: unknown, path: string): unknown {
   const code = primaryCode(error)

@@ -1,5 +1,5 @@
 import { release, type StoreTime } from '../../law/room.ts'
-import { isDamagedRoom } from './failures.ts'
+import { isDamagedRoom } from '../damaged-rooms.ts'
 import { step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
 
