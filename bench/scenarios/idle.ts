@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import type { OpenAdapter } from '../adapter.ts'
+import { redisProcessorMs } from '../redis-processor.ts'
 import type { Candidate } from '../scenario.ts'
 
 /**
@@ -18,9 +19,9 @@ export function idle(name: string, open: OpenAdapter, waiters: number): Candidat
       // By then all waiters are remembered as groups.
       await sleep(6000)
       const durationMs = quick ? 4000 : 10_000
-      const before = await usedMs(probe)
+      const before = await redisProcessorMs(probe)
       await sleep(durationMs)
-      const usedShare = (((await usedMs(probe)) - before) / durationMs) * 100
+      const usedShare = (((await redisProcessorMs(probe)) - before) / durationMs) * 100
       // Counted with MONITOR, as the server's counters do not tell requests from commands inside scripts.
       const monitor = await probe.monitor()
       let requests = 0
@@ -36,11 +37,4 @@ export function idle(name: string, open: OpenAdapter, waiters: number): Candidat
       return [(requests / durationMs) * 1000, (commands / durationMs) * 1000, usedShare]
     },
   }
-}
-
-/** The processor time of the server so far. */
-async function usedMs(probe: Redis): Promise<number> {
-  const facts = await probe.info('cpu')
-  const secondsOf = (name: string): number => Number(new RegExp(`^${name}:(\\S+)`, 'm').exec(facts)?.[1])
-  return (secondsOf('used_cpu_user') + secondsOf('used_cpu_sys')) * 1000
 }
