@@ -8,7 +8,9 @@ import { firstJobsView, type JobsOnScreen, type JobsView, pressed } from '../../
 import { JOB_STATES, type JobDetails } from '../../src/jobs/index.ts'
 
 const FACTS: JobsOnScreen = {
-  jobs: ['9', '8', '7', '6'].map((id) => ({ id })),
+  jobs: ['9', '8', '7', '6'].map((id) => ({ id, name: id === '9' ? 'mail' : 'bill' })),
+  openName: undefined,
+  paused: [],
   next: '6',
   pageSize: 2,
   titlesLine: 4,
@@ -55,8 +57,8 @@ describe('a key changes what is seen of the jobs', () => {
   test('ids and times are typed as on the command line, and cleared by an empty text', () => {
     const chosen = viewAfter(['i', ...'47, 11', 'enter', 'B', ...'2026-11-23', 'enter'])
     expect(chosen.filter).toEqual({ ...NO_FILTER, id: ['47', '11'], before: new Date('2026-11-23') })
-    expect(viewAfter(['i'], { view: chosen }).typing?.text).toBe('47,11')
-    expect(viewAfter(['B'], { view: chosen }).typing?.text).toBe('2026-11-23T00:00:00.000Z')
+    expect(viewAfter(['i'], { view: chosen }).typing).toMatchObject({ text: '47,11' })
+    expect(viewAfter(['B'], { view: chosen }).typing).toMatchObject({ text: '2026-11-23T00:00:00.000Z' })
     expect(viewAfter(['i', 'ctrl-u', 'enter', 'B', 'ctrl-u', 'enter'], { view: chosen }).filter).toEqual(
       NO_FILTER,
     )
@@ -122,6 +124,19 @@ describe('a key changes what is seen of the jobs', () => {
     })
   })
 
+  test('Z asks about the name of the marked job, of the open job, or of the filter', () => {
+    expect(viewAfter(['Z']).typing).toBeUndefined()
+    const marked = viewAfter(['down', 'Z'])
+    expect(marked.typing).toEqual({ tag: 'pause', verb: 'pause', name: 'mail' })
+    expect(viewAfter(['x', 'Z'], { view: marked }).typing).toEqual(marked.typing)
+    expect(viewAfter(['escape'], { view: marked }).typing).toBeUndefined()
+    const facts = { ...FACTS, openName: 'old', paused: ['mail', 'old'] }
+    expect(viewAfter(['down', 'Z'], { facts }).typing).toMatchObject({ verb: 'resume', name: 'mail' })
+    expect(viewAfter(['down', 'enter', 'Z'], { facts }).typing).toMatchObject({ verb: 'resume', name: 'old' })
+    expect(viewAfter(['/', 'a', 'enter', 'Z']).typing).toMatchObject({ verb: 'pause', name: 'a' })
+    expect(viewAfter(['H', 'Z']).typing).toBeUndefined()
+  })
+
   test('without a filter not all jobs are ticked, and another filter drops the ticks', () => {
     expect(viewAfter(['*']).ticked).toEqual({ tag: 'ids', ids: new Set() })
     expect(viewAfter(['s', '*']).ticked).toEqual({ tag: 'filter' })
@@ -140,7 +155,7 @@ describe('a key changes what is seen of the jobs', () => {
 
   test('a job that has left the page is not marked any more', () => {
     const view = viewAfter(['down'])
-    const facts = { ...FACTS, jobs: [{ id: '10' }] }
+    const facts = { ...FACTS, jobs: [{ id: '10', name: 'mail' }] }
     expect(viewAfter(['R'], { view, facts }).typing).toBeUndefined()
     expect(viewAfter(['t'], { view, facts }).ticked).toEqual({ tag: 'ids', ids: new Set() })
   })
@@ -237,7 +252,7 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
   const scenes = fc.record({
     jobs: fc.uniqueArray(job, { maxLength: 8, selector: ({ id }) => id }),
     size: fc.record({ columns: fc.integer({ min: 1, max: 200 }), rows: fc.integer({ min: 1, max: 40 }) }),
-    typed: fc.array(fc.constantFrom(...keys, 'R', 'C', 'D', 'H', 'P', ' '), { maxLength: 12 }),
+    typed: fc.array(fc.constantFrom(...keys, 'R', 'C', 'D', 'Z', 'H', 'P', ' '), { maxLength: 12 }),
     tag: fc.constantFrom('present', 'away', 'refused'),
     name: fc.option(text, { nil: undefined }),
     notice: fc.option(
@@ -262,7 +277,8 @@ test('whatever the jobs contain, and whatever was pressed, the lines fit the scr
         for (const line of frame.lines) expect(width(line)).toBeLessThanOrEqual(size.columns)
         expect(frame.lines.join('')).not.toMatch(/\p{Cc}|\u202e/u)
         const { top, pageSize, above } = frame
-        view = pressed({ ...view, top }, key, { jobs, next: '1', pageSize, titlesLine: above })
+        const onScreen = { jobs, openName: jobs[0]?.name, paused: [], next: '1', pageSize, titlesLine: above }
+        view = pressed({ ...view, top }, key, onScreen)
       }
     }),
   )

@@ -6,9 +6,25 @@ import { counted } from '../header.ts'
 import type { JobRepair, JobsTyping } from './jobs-view.ts'
 
 export type AskedAction = Extract<JobsTyping, { tag: 'action' }>
+type AskedPause = Extract<JobsTyping, { tag: 'pause' }>
+export type AskedChange = AskedAction | AskedPause
 
 /** Does what a person has confirmed, and says what became of it. Never rejects. */
-export async function performed(jobs: Jobs, { action, selection, text }: AskedAction): Promise<ActionNotice> {
+export function performed(jobs: Jobs, asked: AskedChange): Promise<ActionNotice> {
+  return asked.tag === 'pause' ? pausedOrResumed(jobs, asked) : repaired(jobs, asked)
+}
+
+async function pausedOrResumed(jobs: Jobs, { verb, name }: AskedPause): Promise<ActionNotice> {
+  try {
+    await jobs[verb](name)
+    const text = verb === 'pause' ? `Paused ${plain(name)}. Jobs that run go on.` : `Resumed ${plain(name)}.`
+    return { text, isBad: false }
+  } catch (error) {
+    return { text: `The ${verb} is not confirmed. ${plain(explained(error))}`, isBad: true }
+  }
+}
+
+async function repaired(jobs: Jobs, { action, selection, text }: AskedAction): Promise<ActionNotice> {
   const reason = text.trim()
   if (action === 'cancel' && reason === '') return { text: 'Nothing was cancelled: say why.', isBad: true }
   const { done, otherwise } = WORDS[action]

@@ -14,10 +14,10 @@ const KEYS: readonly (readonly [string, string])[] = [
   ['*', 'tick all jobs that fit the filter, also those on other pages'],
   ['R D', 'retry, or remove, the ticked jobs, else the marked one: asks first'],
   ['C', 'cancel them: asks why; Enter does it, Esc does not'],
+  ['Z', 'pause the name of the marked job, or resume it: asks first'],
   ['H', 'what was enqueued and what ended in the last hour'],
   ['c', 'copy the id of the marked job, where the terminal lets programs copy'],
-  ['mouse', 'click: marks a job, opens the marked one; wheel: moves'],
-  ['m', 'leave the mouse to the terminal, to select text, and take it back'],
+  ['mouse m', 'click: mark or open a job; m: leave the mouse to the terminal, or take it back'],
   ['Space', 'look now'],
   ['h ? F1', 'this page'],
   ['q Ctrl-C F10', 'quit'],
@@ -25,6 +25,7 @@ const KEYS: readonly (readonly [string, string])[] = [
 
 const NOTES: readonly string[] = [
   'A retry makes dead, cancelled and superseded jobs ready again. A cancel ends jobs that have not ended. A remove deletes jobs that have ended.',
+  'While a name is paused, none of its jobs begins, in any process. Jobs that run go on.',
   'If counting takes long, the counts are older than the list.',
 ]
 

@@ -2,15 +2,16 @@ import type { Jobs } from '../../../jobs/index.ts'
 import { EXIT, exitCodeOf } from '../../exit-codes.ts'
 import type { GivenFilter } from '../../job-filter.ts'
 import { paintFor } from '../../terminal.ts'
+import { plain } from '../../text.ts'
 import { type ActionNotice, LEAST_ROWS_TO_ASK } from '../frame.ts'
 import { FullScreen } from '../full-screen.ts'
 import { quits } from '../view.ts'
-import { type AskedAction, performed } from './job-actions.ts'
+import { type AskedChange, performed } from './job-actions.ts'
 import { JobLooks, type JobsQuery } from './job-looks.ts'
 import { jobsFrameOf } from './jobs-screen.ts'
 import {
   firstJobsView,
-  JOB_ACTION_KEYS,
+  isActionKey,
   type JobsOnScreen,
   type JobsView,
   markedJob,
@@ -80,7 +81,7 @@ class LiveJobs {
     const { typing, page } = this.#view
     if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
-    const asks = JOB_ACTION_KEYS[key] !== undefined && typing === undefined && page !== 'help'
+    const asks = isActionKey(key) && typing === undefined && page !== 'help'
     const answers = key === 'enter' && typing !== undefined
     // On a screen without a line for questions nothing can be asked, and nobody sees what Enter would do.
     if ((asks || answers) && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
@@ -91,14 +92,16 @@ class LiveJobs {
     if (before.hasMouse !== this.#view.hasMouse) this.#screen.hasMouse = this.#view.hasMouse
     this.#looks.ask(queryOf(this.#view))
     if (typing === undefined) this.#say(key, before)
-    if (key === 'enter' && typing?.tag === 'action') void this.#act(typing)
+    if (key === 'enter' && typing !== undefined && typing.tag !== 'filter') void this.#act(typing)
     this.#draw()
   }
 
   #onScreen(): JobsOnScreen {
-    const { page } = this.#looks.seen
+    const { page, job, paused } = this.#looks.seen
     return {
       jobs: page?.jobs ?? [],
+      openName: job?.name,
+      paused,
       next: page?.next ?? null,
       pageSize: this.#pageSize,
       titlesLine: this.#titlesLine,
@@ -108,7 +111,7 @@ class LiveJobs {
   /** Copies, and says why a key has done nothing. */
   #say(key: string, { page, pages }: JobsView): void {
     if (page === 'help') return
-    const isUnasked = JOB_ACTION_KEYS[key] !== undefined && this.#view.typing === undefined
+    const isUnasked = isActionKey(key) && this.#view.typing === undefined
     if (page === 'job' && key === 'c') this.#copy(this.#view.selected)
     if (page !== 'list') return
     const marked = markedJob(this.#view, this.#onScreen())
@@ -128,13 +131,14 @@ class LiveJobs {
     this.#tell(`Copied ${id}, if this terminal lets programs copy.`, { isBad: false })
   }
 
-  async #act(asked: AskedAction): Promise<void> {
+  async #act(asked: AskedChange): Promise<void> {
     if (this.#isActing) return this.#tell('The last action is still under way.', { isBad: true })
     this.#isActing = true
-    this.#tell(`${UNDER_WAY[asked.action]} ${asked.chosen} …`, { isBad: false })
+    this.#tell(underWay(asked), { isBad: false })
     const notice = await performed(this.#jobs, asked)
     this.#isActing = false
-    if (!notice.isBad) this.#view = { ...this.#view, ticked: { tag: 'ids', ids: new Set() } }
+    if (!notice.isBad && asked.tag === 'action')
+      this.#view = { ...this.#view, ticked: { tag: 'ids', ids: new Set() } }
     this.#looks.lookNow({ hasChanged: true })
     this.#tell(notice.text, notice)
   }
@@ -160,7 +164,18 @@ class LiveJobs {
   }
 }
 
-const UNDER_WAY = { retry: 'Retrying', cancel: 'Cancelling', remove: 'Removing' } as const
+function underWay(asked: AskedChange): string {
+  if (asked.tag === 'pause') return `${UNDER_WAY[asked.verb]} ${plain(asked.name)} …`
+  return `${UNDER_WAY[asked.action]} ${asked.chosen} …`
+}
+
+const UNDER_WAY = {
+  retry: 'Retrying',
+  cancel: 'Cancelling',
+  remove: 'Removing',
+  pause: 'Pausing',
+  resume: 'Resuming',
+} as const
 
 function queryOf({ page, behindHelp, filter, pages, selected }: JobsView): JobsQuery {
   const shown = page === 'help' ? behindHelp : page

@@ -5,7 +5,7 @@ import type { Paint } from '../../terminal.ts'
 import { cut, plain, width } from '../../text.ts'
 import { type ActionNotice, type Frame, type FrameBody, framed } from '../frame.ts'
 import { fill, start, topFor, typingLine, wholeHints } from '../lines.ts'
-import type { AskedAction } from './job-actions.ts'
+import type { AskedChange } from './job-actions.ts'
 import type { JobsSeen } from './job-looks.ts'
 import { jobsHeaderLines } from './jobs-header.ts'
 import { jobsHelpLines } from './jobs-help-page.ts'
@@ -74,7 +74,7 @@ function wholeQuestion(
   { typing }: JobsView,
   { columns, space }: { readonly columns: number; readonly space: number },
 ): readonly string[] {
-  if (typing?.tag !== 'action') return []
+  if (typing === undefined || typing.tag === 'filter') return []
   if (fitsBesideAnswer(typing, columns)) return []
   const lines = folded(questionOf(typing), columns)
   const last = lines[space - 1]
@@ -156,8 +156,8 @@ function bottomLine({ view, seen, notice, size, paint }: JobsScreenFacts): strin
   const older = seen.page?.next == null ? '' : '  ] older'
   const newer = view.pages.length === 0 ? '' : '  [ newer'
   const hints = {
-    list: `${tickedText(view)}q quit  h help  Enter job  s / i S B filter${older}${newer}  t tick  R retry  C cancel  D remove  H history`,
-    job: 'q back  h help  R retry  C cancel  D remove  c copy  up down scroll',
+    list: `${tickedText(view)}q quit  h help  Enter job  s / i S B filter${older}${newer}  t tick  R retry  C cancel  D remove  Z pause  H history`,
+    job: 'q back  h help  R retry  C cancel  D remove  Z pause  c copy  up down scroll',
     history: 'q back  h help  up down scroll',
     help: 'q back  up down scroll',
   }
@@ -178,18 +178,24 @@ function questionLine(
     return typingLine(QUESTIONS[typing.part], { typed: plain(typing.text), room })
   }
   // The list shows what is too long for this line.
-  const question = fitsBesideAnswer(typing, room) ? questionOf(typing) : `${VERBS[typing.action]} these?`
-  if (typing.action !== 'cancel') return cut(`${question} Enter: yes. Esc: no.`, room)
+  const question = fitsBesideAnswer(typing, room) ? questionOf(typing) : shortQuestionOf(typing)
+  if (typing.tag === 'pause' || typing.action !== 'cancel')
+    return cut(`${question} Enter: yes. Esc: no.`, room)
   return typingLine(`${question} Esc: no. Enter: yes. Reason: `, { typed: plain(typing.text), room })
 }
 
 /** Half of the line is for the answer. */
-function fitsBesideAnswer(typing: AskedAction, room: number): boolean {
+function fitsBesideAnswer(typing: AskedChange, room: number): boolean {
   return width(questionOf(typing)) <= room / 2
 }
 
-function questionOf({ action, chosen }: AskedAction): string {
-  return `${VERBS[action]} ${chosen}?`
+function questionOf(typing: AskedChange): string {
+  if (typing.tag === 'pause') return `${VERBS[typing.verb]} all jobs of the name ${plain(typing.name)}?`
+  return `${VERBS[typing.action]} ${typing.chosen}?`
+}
+
+function shortQuestionOf(typing: AskedChange): string {
+  return typing.tag === 'pause' ? `${VERBS[typing.verb]} this name?` : `${VERBS[typing.action]} these?`
 }
 
 const QUESTIONS = {
@@ -199,4 +205,10 @@ const QUESTIONS = {
   before: 'Enqueued before (a time, or 1h ago as 1h): ',
 } as const
 
-const VERBS = { retry: 'Retry', cancel: 'Cancel', remove: 'Remove' } as const
+const VERBS = {
+  retry: 'Retry',
+  cancel: 'Cancel',
+  remove: 'Remove',
+  pause: 'Pause',
+  resume: 'Resume',
+} as const

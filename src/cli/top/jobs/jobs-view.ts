@@ -49,10 +49,20 @@ export type JobsTyping =
       /** Why, for a cancel. */
       readonly text: string
     }
+  | {
+      /** To pause all jobs of a name, or to resume them. */
+      readonly tag: 'pause'
+      readonly verb: 'pause' | 'resume'
+      readonly name: string
+    }
 
 /** What the screen shows when a key is pressed. */
 export interface JobsOnScreen {
-  readonly jobs: readonly Pick<JobView, 'id'>[]
+  readonly jobs: readonly Pick<JobView, 'id' | 'name'>[]
+  /** The name of the job whose page is open. `undefined`: there is none, or it was not seen yet. */
+  readonly openName: string | undefined
+  /** The names that are paused. */
+  readonly paused: readonly string[]
   /** The `after` of the next page. `null`: this page is the last one. */
   readonly next: string | null
   /** How many lines fit on the screen. */
@@ -88,6 +98,7 @@ export function pressed(view: JobsView, key: Key, facts: JobsOnScreen): JobsView
   if (HELP.includes(key)) return { ...view, page: 'help', behindHelp: view.page, top: 0 }
   const action = JOB_ACTION_KEYS[key]
   if (action !== undefined) return asked(view, action, facts)
+  if (key === PAUSE_KEY) return askedToPause(view, facts)
   if (view.page !== 'list')
     return BACK.includes(key) ? { ...view, page: 'list', top: 0 } : scrolled(view, key, facts)
   return onList(view, key, facts)
@@ -129,10 +140,18 @@ function onList(view: JobsView, key: Key, facts: JobsOnScreen): JobsView {
 }
 
 /** Capital letters, so that no slip of a finger asks. */
-export const JOB_ACTION_KEYS: Readonly<Record<string, JobRepair>> = {
+const JOB_ACTION_KEYS: Readonly<Record<string, JobRepair>> = {
   R: 'retry',
   C: 'cancel',
   D: 'remove',
+}
+
+/** Pauses the name of the marked job, or resumes it. */
+const PAUSE_KEY = 'Z'
+
+/** Whether a key asks before it changes jobs. */
+export function isActionKey(key: Key): boolean {
+  return JOB_ACTION_KEYS[key] !== undefined || key === PAUSE_KEY
 }
 
 /** What of the filter a key asks for. */
@@ -209,6 +228,16 @@ function asked(view: JobsView, action: JobRepair, facts: JobsOnScreen): JobsView
   return chosen === undefined ? view : { ...view, typing: { tag: 'action', action, ...chosen, text: '' } }
 }
 
+/** The name is that of the open or marked job. In a list without a mark it is the name of the filter. */
+function askedToPause(view: JobsView, { jobs, openName, paused }: JobsOnScreen): JobsView {
+  if (view.page === 'history') return view
+  const marked = jobs.find(({ id }) => id === view.selected)
+  const name = view.page === 'job' ? openName : (marked?.name ?? view.filter.name)
+  if (name === undefined) return view
+  const verb = paused.includes(name) ? 'resume' : 'pause'
+  return { ...view, typing: { tag: 'pause', verb, name } }
+}
+
 function chosenIn(view: JobsView, facts: JobsOnScreen) {
   const { ticked, filter, selected } = view
   if (view.page === 'history') return undefined
@@ -225,9 +254,9 @@ function typed(view: JobsView & { readonly typing: JobsTyping }, key: Key): Jobs
   if (key === 'escape') return { ...view, typing: undefined }
   if (key === 'enter') {
     // Whoever draws the view acts: an action is no change of the view.
-    return typing.tag === 'action' ? { ...view, typing: undefined } : filteredAsTyped(view, typing)
+    return typing.tag === 'filter' ? filteredAsTyped(view, typing) : { ...view, typing: undefined }
   }
-  if (typing.tag === 'action' && typing.action !== 'cancel') return view
+  if (typing.tag === 'pause' || (typing.tag === 'action' && typing.action !== 'cancel')) return view
   if (typing.tag === 'filter' && typing.problem === TOO_LONG)
     return ERASERS.includes(key) ? { ...view, typing: { ...typing, text: '', problem: undefined } } : view
   const text = edited(typing.text, key)
