@@ -109,7 +109,11 @@ export class EngineContext {
       if (this.#phase === 'store closed') throw closedError(key)
       if (!isHoldfastError(error, 'invalid-argument')) tellStoreError(this.events, { verb, error, key })
       if (isHoldfastError(error)) throw error
-      throw new StoreError('store-unavailable', `The ${this.store.name} store failed.`, { key, cause: error })
+      throw new StoreError(
+        'store-unavailable',
+        `The ${this.store.name} store threw an error that it did not explain, which is the \`cause\`. The request may have had an effect.`,
+        { key, cause: error },
+      )
     } finally {
       timer?.stop()
       signal?.removeEventListener('abort', end)

@@ -333,7 +333,7 @@ export class JobTables {
       case '25P02':
         return new StoreError(
           'store-refused',
-          `The transaction was already aborted by an earlier error of its own: roll it back. It was ${doing}.`,
+          `The transaction was already aborted by an earlier error of its own: roll it back. Holdfast was ${doing}.`,
           { cause: error },
         )
       case '3F000':

@@ -127,7 +127,7 @@ async function told(turn: Turn, teller: CallTeller): Promise<void> {
 function noSlot(cause: AcquireTimeoutError, concurrency: number, waitMs: number): StartTimeoutError {
   const { key, waitedMs } = cause
   return new StartTimeoutError(
-    `The work under ${JSON.stringify(key)} was not started: as many run already as may (\`concurrency\`: ${concurrency}), and none ended within ${waitMs} ms (\`wait\`).`,
+    `The work under ${JSON.stringify(key)} was not started: ${concurrency} runs are under way, which is the most (\`concurrency\`), and none ended within ${waitMs} ms (\`wait\`).`,
     { key, waitedMs, cause },
   )
 }

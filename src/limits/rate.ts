@@ -75,11 +75,15 @@ function refusalOf(rejection: unknown): number | undefined {
 }
 
 function tooMany({ key, lease, terms, begunAt }: Turn, retryAfterMs: number | undefined): StartTimeoutError {
-  const until = retryAfterMs === undefined ? 'for ever' : `for ${retryAfterMs} ms more`
-  return new StartTimeoutError(
-    `The rate limiter refuses ${JSON.stringify(key)} ${until}, and \`wait\` is ${terms.waitMs} ms. Wait longer, or come back then.`,
-    { key: lease.key, waitedMs: Math.round(performance.now() - begunAt), retryAfterMs },
-  )
+  const refused =
+    retryAfterMs === undefined
+      ? 'will never let this call begin: its points never come back, or it blocks the key. Change the limiter, or end the block.'
+      : `lets the next call begin in ${retryAfterMs} ms, and \`wait\` is ${terms.waitMs} ms. Wait longer, or call again then.`
+  return new StartTimeoutError(`The rate limiter of ${JSON.stringify(key)} ${refused}`, {
+    key: lease.key,
+    waitedMs: Math.round(performance.now() - begunAt),
+    retryAfterMs,
+  })
 }
 
 function failure({ lease }: Turn, what: string, cause: unknown): StoreError {

@@ -25,7 +25,7 @@ export function isRetryable(error: unknown): boolean {
 
 export interface FailedRequest {
   readonly key?: string | undefined
-  /** "It was …". */
+  /** "Holdfast was …". */
   readonly doing: string
   /** The page with the grants that this part of the library needs. Default: docs/postgres.md. */
   readonly page?: 'docs/postgres.md' | 'docs/advisory.md' | 'docs/jobs.md' | 'docs/guard.md' | undefined
@@ -51,12 +51,12 @@ export function storeErrorOf(
     const text = named
       .replace(MIGRATE, page === 'docs/jobs.md' ? 'jobs.migrate()' : 'migrate()')
       .replace(PAGE, page)
-    return new StoreError('store-refused', `${text} It was ${doing}.`, { key, cause })
+    return new StoreError('store-refused', `${text} Holdfast was ${doing}.`, { key, cause })
   }
   const trouble = state === undefined ? unreached(error) : (TROUBLES[state] ?? TROUBLES[state.slice(0, 2)])
   if (trouble !== undefined)
-    return new StoreError('store-unavailable', `${trouble} It was ${doing}.`, { key, cause })
-  const unknown = `PostgreSQL refused a statement (SQLSTATE ${state}). Its words are in the \`cause\`. It was ${doing}.`
+    return new StoreError('store-unavailable', `${trouble} Holdfast was ${doing}.`, { key, cause })
+  const unknown = `PostgreSQL refused a statement (SQLSTATE ${state}). Its words are in the \`cause\`. Holdfast was ${doing}.`
   return new StoreError('store-refused', unknown, { key, cause })
 }
 
@@ -93,7 +93,7 @@ const RIGHTS =
 const READ_ONLY =
   'The PostgreSQL server (or the session) is read-only. Connect to the primary; in a fail-over this passes by itself.'
 const TAKEN =
-  'Something of that name in the PostgreSQL schema is not ours, or not what it was. Choose another `schema`.'
+  'The PostgreSQL {schema} has a table, type or function that Holdfast did not make, under a name that it needs. Choose another `schema`.'
 const FULL = 'PostgreSQL has no room left. Look at its disk, its memory and its log.'
 
 /** By SQLSTATE or its class, which is the first two characters. */
@@ -107,11 +107,10 @@ const REFUSALS: Readonly<Record<string, string>> = {
   '42P07': TAKEN,
   '42710': TAKEN,
   '42723': TAKEN,
-  '42703': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
-  '42804': 'A PostgreSQL table of that name is used by something else. Choose another `schema`.',
-  '42809':
-    'Something of that name in the PostgreSQL schema is not what it should be. Choose another `schema`.',
-  '22': 'PostgreSQL cannot keep a value that it was given. Its words are in the `cause`.',
+  '42703': TAKEN,
+  '42804': TAKEN,
+  '42809': TAKEN,
+  '22': 'PostgreSQL refused a value, often a text that is too long or has a zero byte. Its words are in the `cause`.',
 }
 
 const TROUBLES: Readonly<Record<string, string>> = {

@@ -341,7 +341,7 @@ test('a database that goes away ends top --jobs with 69 if it was told how often
     code: 69,
     stdout: '',
     stderr: expect.stringMatching(
-      /^holdfast: The PostgreSQL schema elsewhere lacks a table\. Run jobs\.migrate\(\) first\. It was .+ jobs\. Cause: relation "elsewhere\.jobs" does not exist\n$/,
+      /^holdfast: The PostgreSQL schema elsewhere lacks a table\. Run jobs\.migrate\(\) first\. Holdfast was .+ jobs\. Cause: relation "elsewhere\.jobs" does not exist\n$/,
     ),
   })
 })

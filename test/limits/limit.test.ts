@@ -185,7 +185,9 @@ describe('a window that is used up', () => {
     expect(error['waitedMs']).toBeLessThan(20_000)
     expect(error['retryAfterMs']).toBeGreaterThan(20_000)
     expect(error['retryAfterMs']).toBeLessThanOrEqual(60_000)
-    expect(error.message).toMatch(/^The rate limiter refuses "ada" for \d+ ms more, and `wait` is 20000 ms\./)
+    expect(error.message).toMatch(
+      /^The rate limiter of "ada" lets the next call begin in \d+ ms, and `wait` is 20000 ms\./,
+    )
     expect(await limit.run('bob', () => 'another key')).toBe('another key')
   })
 
@@ -204,7 +206,7 @@ describe('a window that is used up', () => {
     await limit.run('ada', () => {})
     const error = await errorOf(limit.run('ada', () => expect.unreachable()))
     expect(error).toMatchObject({ code: 'start-timeout', retryAfterMs: undefined })
-    expect(error.message).toContain('refuses "ada" for ever')
+    expect(error.message).toContain('of "ada" will never let this call begin')
   })
 
   test('is not waited for, nor counted, where there is no slot', async () => {
@@ -409,7 +411,7 @@ describe('a window that is used up', () => {
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate, wait: '24h' })
     const error = await errorOf(limit.run('mallory', () => expect.unreachable()))
     expect(error).toMatchObject({ code: 'start-timeout', retryAfterMs: undefined })
-    expect(error.message).toContain('refuses "mallory" for ever')
+    expect(error.message).toContain('of "mallory" will never let this call begin')
     expect(await limit.tryRun('mallory', () => expect.unreachable())).toEqual({
       ran: false,
       reason: 'rate',

@@ -169,7 +169,7 @@ test.each([
   [['--on-fault', 'test'], '--on-fault to be the path of a program, got "test"'],
   [['--on-fault', 'package.json/x'], '--on-fault to be the path of a program, got "package.json/x"'],
   [['--on-fault', 'package.json'], '--on-fault to be a file that can be executed, got "package.json"'],
-  [['--forgets'], '--forgets to be given with --on-fault'],
+  [['--forgets'], 'Expected --on-fault beside --forgets.'],
   [
     ['--ttl', '10s', '--settle', '15s'],
     '--settle to be at least three times --ttl, which is 10.0s, got "15s"',

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from 'node:path'
 import type { ParsedArguments } from '../arguments.ts'
 import { givenUrl } from '../store-option.ts'
 import { age } from '../text.ts'
-import { expected } from '../usage-error.ts'
+import { expected, UsageError } from '../usage-error.ts'
 import { type ProxiedUrl, proxiedUrl } from './proxied-url.ts'
 import type { FaultKind } from './record.ts'
 
@@ -38,7 +38,7 @@ export function planOf(given: ParsedArguments): TorturePlan {
   const seed = given.count('seed', { least: 0, most: 999_999_999 }) ?? randomInt(1_000_000_000)
   const hook = hookOf(given)
   if (given.flag('forgets') && hook === undefined)
-    throw expected('--forgets', 'given with --on-fault', '--forgets')
+    throw new UsageError('Expected --on-fault beside --forgets.')
   return {
     storeUrl,
     ...nemesisOf(given, storeUrl, hook),

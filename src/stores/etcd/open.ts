@@ -74,7 +74,7 @@ export function parseUrl(url: string): Pick<EtcdStoreOptions, 'endpoints' | 'aut
     .split(',')
     .map((host) => `${protocol}://${/:\d+$/.test(host) ? host : `${host}:2379`}`)
   if (!endpoints.every((endpoint) => URL.canParse(endpoint))) {
-    throw new InvalidArgumentError(`${expected}, got one with a host that is none.`)
+    throw new InvalidArgumentError(`${expected}, got one with a host or port that is not valid.`)
   }
   const ofUrl = { endpoints, ...(prefixText !== undefined && { prefix: decoded(prefixText, expected) }) }
   if (credentials === undefined) return ofUrl

@@ -89,7 +89,7 @@ export function originOf(endpoint: unknown): string {
   }
   if (hostname === '' || username !== '' || pathname !== '/') {
     throw new InvalidArgumentError(
-      `${expected}, got one with more or less in it. User and password go into \`auth\`.`,
+      `${expected}, got one with a user or a path, or without a host. User and password go into \`auth\`.`,
     )
   }
   return origin

@@ -36,7 +36,7 @@ export class NotificationInbox {
     } catch (error) {
       if (this.#listening === listening) this.#listening = undefined
       this.#listeners.delete(listener)
-      throw storeErrorOf(error, { doing: 'listening for wakes' })
+      throw storeErrorOf(error, { doing: 'listening for messages' })
     }
     return () => {
       this.#listeners.delete(listener)

@@ -87,7 +87,7 @@ export class PostgresStore implements Store {
       statements: this.#statements,
       ask: async (statement, parameters, count) => {
         const asker = [this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged]
-        const lines = await this.#ask(statement, [...parameters, ...asker], { doing: 'renewing' })
+        const lines = await this.#ask(statement, [...parameters, ...asker], { doing: 'renewing leases' })
         this.#follow(lines.slice(count))
         return lines
       },
@@ -128,7 +128,7 @@ export class PostgresStore implements Store {
   }
 
   async caveats(): Promise<readonly string[]> {
-    const [facts] = await this.#calls.rows(FACTS, [], { doing: 'asking for its role' })
+    const [facts] = await this.#calls.rows(FACTS, [], { doing: 'asking whether the server is a standby' })
     return facts?.['standby'] === 'true' ? [STANDBY] : []
   }
 
@@ -141,7 +141,7 @@ export class PostgresStore implements Store {
       this.#inbox.name,
       this.#isLogged,
     ]
-    const lines = await this.#ask(this.#statements.evict, parameters, { doing: 'evicting', key })
+    const lines = await this.#ask(this.#statements.evict, parameters, { doing: 'evicting tickets', key })
     const count = Number(lines[0])
     this.#follow(lines.slice(count + 1))
     return lines.slice(1, count + 1)
@@ -168,7 +168,7 @@ export class PostgresStore implements Store {
     ])
     await this.#answer(batch, this.#statements.acquire, {
       parameters: [...terms, this.#inbox.name, String(this.#inbox.isOpen), this.#isLogged],
-      doing: 'asking for a key',
+      doing: 'acquiring a key',
       parse: (text, ticket) => {
         const answer = this.#inbox.polling(answers.acquire(text))
         if (answer.tag === 'queued') this.#groups.waits(ticket)
@@ -183,7 +183,7 @@ export class PostgresStore implements Store {
     const requests = batch.map(({ asked }) => asked)
     return this.#answer(batch, this.#statements.release, {
       parameters: [...arraysOf(requests, ['key', 'id', 'cancel']), this.#inbox.name, this.#isLogged],
-      doing: 'giving a key back',
+      doing: 'releasing a key',
       parse: answers.release,
       alone: (one) => this.#releaseBatch(one),
     })

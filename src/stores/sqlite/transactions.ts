@@ -157,7 +157,7 @@ export class Transactions {
         ?.reject(
           new StoreError(
             'store-unavailable',
-            `Another process kept the lock file ${JSON.stringify(this.#options.path)} locked for ${WAIT_LIMIT_MS} ms.`,
+            `Another process kept the lock file ${JSON.stringify(this.#options.path)} locked for ${WAIT_LIMIT_MS} ms. If that process was stopped in the middle of a call (SIGSTOP, a debugger), continue or end it.`,
           ),
         )
     }

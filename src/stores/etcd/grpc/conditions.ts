@@ -22,7 +22,7 @@ export function isAt(key: string, revision: number): Compare {
 }
 
 export function tooBusy(key: string): StoreError {
-  const message = `The etcd keys of ${JSON.stringify(key)} changed each time before they could be.`
+  const message = `Others changed the etcd keys of ${JSON.stringify(key)} ${MOST_TRIES} times in a row before Holdfast could. Try again; if it persists, let fewer processes compete for this key.`
   return new StoreError('store-unavailable', message, { key })
 }
 

@@ -163,7 +163,10 @@ export class EtcdLeases {
       // After a keep-alive the lease has its whole time to live, less the time that the answer took.
       if (lease.isLost) this.lost(lease)
       else if (tries > MOST_KEEP_ALIVES)
-        throw new StoreError('store-unavailable', 'etcd answers too slowly to keep a lease.')
+        throw new StoreError(
+          'store-unavailable',
+          'etcd takes longer to answer than a lease lasts. Check its disk latency, or use a longer `ttl`.',
+        )
     }
   }
 
