@@ -5,8 +5,9 @@ import type { KeyNames } from '../rooms/key-names.ts'
 
 /**
  * The number from which fences are counted: a fence is this number plus the create revision of the ticket's key. The first
- * process that uses an etcd writes it once, as µs since 1970. So fences keep rising after a loss of all data, when revisions
- * begin anew. They also keep rising when a key moves here from another store.
+ * process that uses a prefix writes it once, as µs since 1970. So fences keep rising after a loss of all data, when revisions
+ * begin anew. If a key moves here from another store, its fences keep rising only under a new prefix: the number of a prefix in
+ * use is as old as the first use.
  *
  * Each acquire compares it in its transaction, so a process never uses the fence base of another etcd.
  */
