@@ -184,8 +184,11 @@ export class LeaseLostError extends HoldfastError {
  * A request to the store failed.
  *
  * - `store-unavailable`: no answer came. The request may or may not have had an effect, and a retry may help.
- * - `store-refused`: a definite no, such as a wrong password, a missing permission, a file that is not a database, or a
- *   read-only server. A retry cannot help until somebody changes something.
+ * - `store-refused`: a definite no, such as a wrong password, a missing permission, or a file that is not a database. A retry
+ *   cannot help until somebody changes something.
+ *
+ * A read-only server is `store-unavailable`, because a fail-over may be under way. On Redis it is `store-refused` after three
+ * seconds, and in `holdfast/guard` at once.
  */
 export class StoreError extends HoldfastError {
   override readonly name = 'StoreError'

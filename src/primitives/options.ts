@@ -13,7 +13,10 @@ export interface HoldOptions {
   readonly ttl?: Duration | undefined
   /** Whether to renew in the background. `false`: the lease is lost after `ttl`. Default: true. */
   readonly renew?: boolean | undefined
-  /** Stop renewing after this long, so that a stuck job loses the key. Default: no end. */
+  /**
+   * The lease ends after this long (`expired`): its signal aborts, and the callback forms reject with a {@link LeaseLostError}.
+   * The key is free when the work ends, at the latest one `ttl` later. Default: no end.
+   */
   readonly maxHold?: Duration | undefined
   /**
    * Keep the key taken for at least this long, even when it is released sooner ("at least for"). Refused for several keys
