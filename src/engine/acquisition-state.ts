@@ -103,7 +103,7 @@ export function newWaiting(ahead: number | undefined, sample: ClockSample | unde
   }
 }
 
-/** When to ask again after an acquire failed. `undefined`: asking is in vain until the caller's patience ends. */
+/** When to ask again after an acquire failed. `undefined`: asking is in vain until the caller's `wait` is over. */
 export function nextAttemptAt(
   error: unknown,
   context: Pick<EngineContext, 'clock' | 'backoffMs'>,

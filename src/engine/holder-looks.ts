@@ -5,7 +5,7 @@ import type { KeyHolder } from '../errors.ts'
 import { isLater } from './later.ts'
 
 /**
- * Looks who holds a key, shortly before the patience of its waiters ends. The error of a wait names the holder if the look was
+ * Looks who holds a key, shortly before the `wait` of its waiters is over. The error of a wait names the holder if the look was
  * answered by then. No wait ends later because of a look, and a look that fails leaves no trace.
  *
  * All waiters of a room share one look, and a long queue is read seldom, because the store sends all of it.

@@ -3,7 +3,7 @@ import { UNLIMITED } from '../contract/store.ts'
 /**
  * The one law of Holdfast:
  *
- * > Holders may stand together only while the sum of their units does not exceed the smallest limit among them.
+ * > Several tickets may hold the key at the same time only while the sum of their units does not exceed the smallest limit among them.
  *
  * - A mutex or a write lock takes 1 unit and tolerates 1.
  * - A read lock takes 1 unit and tolerates any number.
@@ -17,7 +17,7 @@ export interface Share {
   readonly limit: number
 }
 
-/** Whether these holders may stand together. The specification, in the plainest form. */
+/** Whether these tickets may hold the key at the same time. The specification, in the plainest form. */
 export function mayStandTogether(shares: readonly Share[]): boolean {
   let units = 0
   let limit = UNLIMITED
