@@ -1,5 +1,5 @@
 /**
- * Measures Holdfast next to the hand-written limit and to its peers. {@link HELP} lists the options.
+ * Measures Holdfast next to the hand-written baseline and to its peers. {@link HELP} lists the options.
  *
  * Every number comes from a fresh process. Rounds are interleaved over the candidates, ratios are taken within a round,
  * and medians are shown: the machine's speed drifts. With two processors or more, the server has one of its own and the
@@ -40,7 +40,7 @@ interface Row {
   readonly candidate: string
   /** Medians over the rounds, one per metric. */
   readonly values: readonly number[]
-  /** The ratios of the first metric to the limit in the same round: median, least, largest. */
+  /** The ratios of the first metric to the baseline in the same round: median, least, largest. */
   readonly ratio: readonly [number, number, number]
 }
 

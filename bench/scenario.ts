@@ -6,7 +6,7 @@ export interface Scenario {
   /** A description of the work, for people. */
   readonly title: string
   readonly metrics: readonly Metric[]
-  /** The first one is the hand-written limit: the least code that does the work on the same client. */
+  /** The first one is the hand-written baseline: the least code that does the work on the same client. */
   readonly candidates: readonly Candidate[]
   /** The goal of the design for Holdfast, as a ratio of the first metric. */
   readonly target: string
@@ -40,7 +40,7 @@ export const PLOTS = {
 export interface Metric {
   readonly name: string
   readonly unit: string
-  /** Whether a ratio above or below 1 is good. The ratio is always candidate / limit. */
+  /** Whether a ratio above or below 1 is good. The ratio is always candidate / baseline. */
   readonly better: 'lower' | 'higher'
 }
 

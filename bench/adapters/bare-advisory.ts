@@ -2,7 +2,7 @@ import pg from 'pg'
 import { advisoryLockId } from '../../src/stores/postgres/index.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
-/** The limit in a transaction: the three statements. It waits for ever, and takes an autocommitting client for a transaction. */
+/** The baseline in a transaction: the three statements. It waits for ever, and takes an autocommitting client for a transaction. */
 export async function openBareAdvisoryXact({ postgresUrl }: Surroundings): Promise<Adapter> {
   const tx = new pg.Client({ connectionString: postgresUrl })
   await tx.connect()
@@ -18,7 +18,7 @@ export async function openBareAdvisoryXact({ postgresUrl }: Surroundings): Promi
   }
 }
 
-/** The limit on a connection of its own: open, lock, unlock, close. No fence, and no check of the connection. */
+/** The baseline on a connection of its own: open, lock, unlock, close. No fence, and no check of the connection. */
 export async function openBareAdvisorySession({ postgresUrl }: Surroundings): Promise<Adapter> {
   return {
     async acquire(key) {

@@ -13,7 +13,7 @@ import { MessageReader } from '../../src/stores/etcd/grpc/wire.ts'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
 /**
- * The limit. Each ticket has a key under one lease. A transaction makes the key and also reads the other tickets. The
+ * The baseline. Each ticket has a key under one lease. A transaction makes the key and also reads the other tickets. The
  * deletions of one watch are the hand-overs. There is no loss signal and no second request, and it watches one key at a
  * time.
  */

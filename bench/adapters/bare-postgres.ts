@@ -1,7 +1,7 @@
 import { Pool } from 'pg'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
-/** The limit for a free key: a row that is inserted and deleted. It has no queue, no renewal, no expiry and no fence. */
+/** The baseline for a free key: a row that is inserted and deleted. It has no queue, no renewal, no expiry and no fence. */
 export async function openBareRow({ postgresUrl }: Surroundings): Promise<Adapter> {
   const pool = new Pool({ connectionString: postgresUrl, max: 1 })
   await pool.query(
@@ -29,7 +29,7 @@ export async function openBareRow({ postgresUrl }: Surroundings): Promise<Adapte
   }
 }
 
-/** The limit for waiters: PostgreSQL's own lock, on a connection for each waiter. Nothing is written, so nothing is kept. */
+/** The baseline for waiters: PostgreSQL's own lock, on a connection for each waiter. Nothing is written, so nothing is kept. */
 export async function openBareAdvisoryQueue({ postgresUrl }: Surroundings): Promise<Adapter> {
   const pool = new Pool({ connectionString: postgresUrl, max: 100 })
   return {

@@ -1,6 +1,6 @@
 import type { Adapter } from '../adapter.ts'
 
-/** The limit in one process: a promise per holder, chained per key. No deadline, no abort, no fence. */
+/** The baseline in one process: a promise per holder, chained per key. No deadline, no abort, no fence. */
 export async function openBareQueue(): Promise<Adapter> {
   const tails = new Map<string, Promise<void>>()
   return {

@@ -3,7 +3,7 @@ import type { Adapter } from '../adapter.ts'
 
 const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
-/** The limit for a quorum: SET NX PX and a compare-and-delete on all servers, each over when most have answered. */
+/** The baseline for a quorum: SET NX PX and a compare-and-delete on all servers, each over when most have answered. */
 export async function openBareQuorum(ports: readonly number[]): Promise<Adapter> {
   const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1', enableOfflineQueue: false }))
   const deletes = clients.map((client) => {

@@ -21,7 +21,7 @@ interface Scripts {
 }
 
 /**
- * The limit for waiters: a list in Lua, and a message to who is next. One script to come, one to go. It never notices that
+ * The baseline for waiters: a list in Lua, and a message to who is next. One script to come, one to go. It never notices that
  * somebody died, and a lost message hangs its queue.
  */
 export async function openBareRedisQueue({ redisPort }: Surroundings): Promise<Adapter> {

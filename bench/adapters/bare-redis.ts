@@ -3,7 +3,7 @@ import type { Adapter, Surroundings } from '../adapter.ts'
 
 const RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
-/** The limit for a free key: SET NX PX, and a compare-and-delete. It cannot wait. */
+/** The baseline for a free key: SET NX PX, and a compare-and-delete. It cannot wait. */
 export async function openBareRedis({ redisPort }: Surroundings): Promise<Adapter> {
   const client = new Redis({ port: redisPort, host: '127.0.0.1' })
   client.defineCommand('compareAndDelete', { numberOfKeys: 1, lua: RELEASE })

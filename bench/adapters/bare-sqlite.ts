@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { DatabaseSync } from '@photostructure/sqlite'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
-/** The limit for a file: two immediate transactions, one that inserts a row and one that deletes it. */
+/** The baseline for a file: two immediate transactions, one that inserts a row and one that deletes it. */
 export async function openBareSqlite({ folder }: Surroundings): Promise<Adapter> {
   const database = new DatabaseSync(join(folder, 'bare.db'))
   database.exec('PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL')

@@ -15,7 +15,7 @@ interface Holder {
   close(): Promise<void> | void
 }
 
-/** The limit: a Map from keys to dates, and a timer that sets some of the dates anew. */
+/** The baseline: a Map from keys to dates, and a timer that sets some of the dates anew. */
 function bareLeases(count: number): Holder {
   const SLICE = 1000
   const leases = new Map<string, { expiresAt: number }>()

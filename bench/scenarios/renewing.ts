@@ -31,7 +31,7 @@ for index = 1, #KEYS do
 end
 return held`
 
-/** The limit: one script per 500 keys, from an array of keys and tokens. */
+/** The baseline: one script per 500 keys, from an array of keys and tokens. */
 const takeBare: TakeAll = async (client, keys, listens) => {
   client.defineCommand('renewAll', { lua: RENEW })
   const { renewAll } = client as unknown as { renewAll(...args: (string | number)[]): Promise<number> }
