@@ -1,5 +1,6 @@
 import type { RenewAnswer, Ticket } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
+import { type JoinQuestion, renewBeside, UnansweredJoins } from '../unanswered-joins.ts'
 import type { RenewalPlan, WaitGroup, WaitGroups } from '../wait-groups.ts'
 import { arraysOf } from './arrays.ts'
 import type { PostgresStatements } from './statements.ts'
@@ -28,12 +29,17 @@ export class PostgresRenewals {
   /** The questions that the next call about groups asks. */
   #gathered = new Map<WaitGroup, PostgresGroupQuestion>()
   #isAsking = false
+  readonly #joins = new UnansweredJoins<JoinQuestion>()
 
   constructor(host: PostgresRenewalHost) {
     this.#host = host
   }
 
-  async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+  renew(asked: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    return renewBeside(this.#joins, asked, (tickets) => this.#renewAsPlanned(tickets))
+  }
+
+  async #renewAsPlanned(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const plan = this.#host.groups.plan(tickets)
     const renewal: PostgresRenewal = { tickets, answers: new Array(tickets.length) }
     if (plan === undefined) await this.#askEach(renewal, [...tickets.keys()])
@@ -81,7 +87,7 @@ export class PostgresRenewals {
     // Waiters of several groups that have changed become one group.
     for (const places of toJoin.values()) {
       if (places.length < this.#host.groups.least) await this.#askEach(renewal, places)
-      else await this.#makeGroups(renewal, places)
+      else await this.#join(renewal, places)
     }
   }
 
@@ -153,6 +159,19 @@ export class PostgresRenewals {
       if (questions.length > 1 && this.#host.isDamage(error))
         for (const question of questions) await this.#askAbout([question])
       else for (const { reject } of questions) reject(error)
+    }
+  }
+
+  async #join(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
+    const joining = places.map((place) => renewal.tickets[place] as Ticket)
+    const answers = this.#makeGroups(renewal, places).then(() => renewal.answers)
+    this.#joins.sent(joining, (index) => ({ answers, at: places[index] as number }))
+    let isAnswered = false
+    try {
+      await answers
+      isAnswered = true
+    } finally {
+      this.#joins.ended(joining, { isAnswered })
     }
   }
 

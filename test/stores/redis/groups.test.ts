@@ -1,8 +1,9 @@
-import { afterAll, beforeAll, beforeEach, expect, onTestFinished, test } from 'vitest'
-import type { Store, Ticket } from '../../../src/contract/store.ts'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { GONE, type Store, type Ticket } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
-import { startProxy } from '../../servers/tcp-proxy.ts'
+import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { newClient } from './clients.ts'
@@ -79,9 +80,12 @@ async function handOverAll(holder: Ticket, waiters: readonly Ticket[]): Promise<
   return order
 }
 
-async function sentForRenewal(waiters: readonly Ticket[]): Promise<{ calls: number; inside: number }> {
+async function sentForRenewal(
+  waiters: readonly Ticket[],
+  of: Store = store,
+): Promise<{ calls: number; inside: number }> {
   await server.command('CONFIG', 'RESETSTAT')
-  expect(tagsOf(await store.renew(waiters))).toEqual(['queued'])
+  expect(tagsOf(await of.renew(waiters))).toEqual(['queued'])
   const { evalsha = 0, 'config|resetstat': _, ...inside } = await server.commandStats()
   return { calls: evalsha, inside: Object.values(inside).reduce((sum, calls) => sum + calls, 0) }
 }
@@ -288,3 +292,91 @@ test('waiters that joined a group without an answer keep their places, and are a
   expect(queued.map((answer) => answer.tag === 'queued' && answer.ahead)).toEqual(waiters.map((_, at) => at))
   for (let round = 0; round < 2; round += 1) expect(tagsOf(await of.renew(waiters))).toEqual(['queued'])
 })
+
+describe('a waiter that is asked about again before the server has answered', () => {
+  test('stays in the group that it joined when it came', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const of = storeBehind(proxy)
+    fenceOf(await of.acquire(ticket()))
+    const waiters = Array.from({ length: 4000 }, () => ticket())
+    proxy.holdReplies()
+    const first = waiters.map((waiter) => of.acquire(waiter))
+    await until(
+      'the server has queued them',
+      async () => Number(await server.command('ZCARD', 'holdfast:{key}')) > 8000,
+    )
+    const again = waiters.slice(0, 2600).map((waiter) => of.acquire(waiter))
+    proxy.normal()
+    for (const answers of [await Promise.all(first), await Promise.all(again)])
+      expect(answers.map((answer) => answer.tag === 'queued' && answer.ahead)).toEqual(
+        answers.map((_, at) => at),
+      )
+    expect((await sentForRenewal(waiters, of)).inside).toBeLessThan(60)
+    expect(await server.command('ZCARD', 'holdfast:{key}')).toBe(2 + 2 * waiters.length + 8)
+  })
+
+  test('stays in the group that it joined when it was renewed, and its answer tells nothing of the clocks', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const of = storeBehind(proxy)
+    const holder = ticket()
+    const waiters = Array.from({ length: 12 }, () => ticket())
+    fenceOf(await of.acquire(holder))
+    for (const waiter of waiters) await of.acquire(waiter)
+    proxy.holdReplies()
+    const first = of.renew(waiters)
+    await until(
+      'the server has made them a group',
+      async () => Number(await server.command('ZCARD', 'holdfast:{key}')) === 2 + 2 * waiters.length + 1,
+    )
+    const lease = ticket({ key: 'other' })
+    const again = of.renew([lease, ...waiters.slice(0, 5)])
+    proxy.normal()
+    expect(await first).toEqual(waiters.map(() => queuedAt(expect.any(Number))))
+    expect(await again).toEqual([GONE, ...waiters.slice(0, 5).map(() => queuedAt(undefined))])
+    expect((await sentForRenewal(waiters, of)).inside).toBeLessThan(15)
+    // What is more than that it waits is told to whoever asked first.
+    for (const waiter of waiters.slice(0, 8)) await of.release(releaseOf(waiter))
+    proxy.holdRequests()
+    const rest = waiters.slice(8)
+    const [asked, askedAgain] = [of.renew(rest), of.renew(rest)]
+    await server.command('DEL', 'holdfast:{key}')
+    proxy.normal()
+    expect(
+      tagsOf([...(await asked), ...(await askedAgain)].filter((answer) => answer !== undefined)),
+    ).toEqual(['gone'])
+  })
+
+  test('is asked about anew if the server stays silent', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const of = storeBehind(proxy)
+    fenceOf(await of.acquire(ticket()))
+    const waiters = Array.from({ length: 4000 }, () => ticket())
+    proxy.dropReplies()
+    const lost = waiters.map((waiter) => lossOf(of.acquire(waiter)))
+    await sleep(3100)
+    await server.command('CONFIG', 'RESETSTAT')
+    const again = waiters.map((waiter) => lossOf(of.acquire(waiter)))
+    await until('they are asked for again', async () => ((await server.commandStats())['evalsha'] ?? 0) >= 40)
+    proxy.cut()
+    proxy.normal()
+    expect(new Set(await Promise.all([...lost, ...again]))).toEqual(new Set(['lost']))
+    const queued = await Promise.all(waiters.map((waiter) => of.acquire(waiter)))
+    expect(queued.map((answer) => answer.tag === 'queued' && answer.ahead)).toEqual(
+      waiters.map((_, at) => at),
+    )
+  })
+})
+
+function storeBehind(proxy: FaultProxy): Store {
+  const of = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`))
+  onTestFinished(() => of.close())
+  return of
+}
+
+function queuedAt(storeMs: unknown) {
+  return { tag: 'queued', askAgainMs: expect.any(Number), storeMs }
+}
+
+async function lossOf(answer: unknown): Promise<unknown> {
+  return Promise.resolve(answer).catch(() => 'lost')
+}

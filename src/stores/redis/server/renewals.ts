@@ -1,5 +1,6 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../../contract/store.ts'
 import { type Batch, batchesOf } from '../../batches.ts'
+import { type JoinQuestion, renewBeside, UnansweredJoins } from '../../unanswered-joins.ts'
 import { MOST_IN_GROUP, sameTerms, type WaitGroup, type WaitGroups } from '../../wait-groups.ts'
 import { renewAnswer } from './answers.ts'
 import { settleMost } from './settle-most.ts'
@@ -20,6 +21,7 @@ export class Renewals {
   readonly #host: RenewalHost
   /** The questions that the next request about groups asks. */
   readonly #gathered = new Map<WaitGroup, GroupQuestion>()
+  readonly #joins = new UnansweredJoins<JoinQuestion>()
 
   constructor(host: RenewalHost) {
     this.#host = host
@@ -49,7 +51,12 @@ export class Renewals {
     return answers
   }
 
-  async #renewIn(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+  /** The server answers in order, so the answers to earlier questions hold nothing up. */
+  #renewIn(partition: Partition, asked: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
+    return renewBeside(this.#joins, asked, (tickets) => this.#renewAsPlanned(partition, tickets))
+  }
+
+  async #renewAsPlanned(partition: Partition, tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const groups = this.#host.groups
     const plan = groups?.plan(tickets)
     if (groups === undefined || plan === undefined) return this.#renewEach(partition, tickets)
@@ -166,12 +173,16 @@ export class Renewals {
     batch: Batch<Ticket>,
     { groups, group, begins }: JoiningPart,
   ): Promise<readonly RenewAnswer[]> {
+    const answers = this.#renewBatch(partition, batch, `${begins ? '+' : '='}${group.name}`)
+    this.#joins.sent(batch, (at) => ({ answers, at }))
     try {
-      const answered = await this.#renewBatch(partition, batch, `${begins ? '+' : '='}${group.name}`)
+      const answered = await answers
+      this.#joins.ended(batch, { isAnswered: true })
       for (const [index, ticket] of batch.entries())
         if (answered[index]?.tag === 'queued') groups.join(ticket, group)
       return answered
     } catch (error) {
+      this.#joins.ended(batch, { isAnswered: false })
       group.isOver = true
       throw error
     }

@@ -12,6 +12,7 @@ import type {
 } from '../../../contract/store.ts'
 import { wakeOf } from '../../answers.ts'
 import { type Batch, batchesOf } from '../../batches.ts'
+import { UnansweredJoins } from '../../unanswered-joins.ts'
 import { MOST_IN_GROUP, sameTerms, type WaitGroup, WaitGroups } from '../../wait-groups.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
 import type { MessageSubscription } from './client-link.ts'
@@ -31,6 +32,8 @@ interface Pending<Asked extends { readonly key: string }, Answer> {
   readonly asked: Asked
   /** For an acquire: an argument behind its id. */
   readonly extra?: string | undefined
+  /** For an acquire: what the caller got for {@link resolve}. */
+  answer?: Promise<Answer> | undefined
   readonly resolve: (answer: Answer) => void
   readonly reject: (error: unknown) => void
 }
@@ -52,6 +55,8 @@ export class RoomRequests {
   readonly #terms: GrantTerms
   readonly #groups: WaitGroups | undefined
   readonly #renewals: Renewals
+  /** Acquires of waiters that join a group, with what their callers got. */
+  readonly #joins = new UnansweredJoins<Promise<AcquireAnswer>>()
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
@@ -85,10 +90,16 @@ export class RoomRequests {
 
   /** `extra`: one more argument for the script. It is left out where other tickets share the call. */
   acquireWith(ticket: Ticket, extra: string | undefined): Promise<AcquireAnswer> {
+    const unanswered = this.#joins.isEmpty ? undefined : this.#joins.questionAbout(ticket)
+    if (unanswered !== undefined) return unanswered
     this.#gather()
-    return new Promise((resolve, reject) => {
-      this.#acquires.push({ key: ticket.key, asked: ticket, extra, resolve, reject })
+    let pending: Pending<Ticket, AcquireAnswer> | undefined
+    const answer = new Promise<AcquireAnswer>((resolve, reject) => {
+      pending = { key: ticket.key, asked: ticket, extra, answer: undefined, resolve, reject }
+      this.#acquires.push(pending)
     })
+    ;(pending as unknown as Pending<Ticket, AcquireAnswer>).answer = answer
+    return answer
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
@@ -193,6 +204,8 @@ export class RoomRequests {
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)
+        if (group !== undefined)
+          this.#joins.sent(ticketsOf(batch), (at) => batch[at]?.answer as Promise<AcquireAnswer>)
         this.#run(partition, { script: scripts.acquire, args, batch, group, parse: this.#parseAcquire })
       }
     }
@@ -225,6 +238,7 @@ export class RoomRequests {
   ): void {
     const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
       const lines = this.#linesOf(reply, batch)
+      if (group !== undefined) this.#joins.ended(ticketsOf(batch), { isAnswered: true })
       let index = 0
       for (const { asked, resolve, reject } of batch) {
         const text = lines[index] ?? ''
@@ -251,7 +265,10 @@ export class RoomRequests {
         },
       )
       .catch((error: unknown) => {
-        if (group !== undefined) group.isOver = true
+        if (group !== undefined) {
+          group.isOver = true
+          this.#joins.ended(ticketsOf(batch), { isAnswered: false })
+        }
         for (const { asked, reject } of batch) reject(this.#topology.failure(error, asked.key))
       })
   }
@@ -347,4 +364,8 @@ function bothCancel(
 
 function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: Ticket }): boolean {
   return sameTerms(one.asked, other.asked)
+}
+
+function ticketsOf(batch: readonly { readonly asked: unknown }[]): readonly Ticket[] {
+  return batch.map(({ asked }) => asked as Ticket)
 }
