@@ -239,7 +239,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     if (state.tag === 'over') return
     this.#end(undefined)
     this.#outcome.reject(error)
-    void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 })
+    void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 || state.tag === 'asking' })
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
     const ahead = state.tag === 'waiting' ? state.ahead : undefined
     tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ahead })

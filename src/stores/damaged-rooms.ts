@@ -53,7 +53,7 @@ async function renewInParts(
     } catch (error) {
       failures += 1
       failure = error
-      if (!isDamage(error) || failures === MOST_FAILURES) throw error
+      if (!isDamage(error) || failures === MOST_FAILURES) break
       if (to - from > 1) parts.push(...halvesOf(part))
     }
   }

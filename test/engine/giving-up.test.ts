@@ -96,6 +96,17 @@ describe('an aborted wait rejects with the reason of the signal', () => {
     await clock.until(locks.close())
   })
 
+  test('while the first request is being written, whose reply is lost', async () => {
+    const { store, locks } = scene()
+    const giveUp = new AbortController()
+    const slow = new Letter()
+    store.next('acquire', slow)
+    locks.on('requested', () => giveUp.abort(NO_LONGER))
+    expect(await errorOf(locks.acquire('k', { signal: giveUp.signal }))).toBe(NO_LONGER)
+    // The store may get the release first. The tombstone keeps the ticket from taking the key afterwards.
+    expect(store.sent.at(-1)).toMatchObject({ verb: 'release', cancel: true })
+  })
+
   test('while the first request is on its way, and the grant that comes late is released', async () => {
     const { clock, store, locks, rooms } = scene()
     const slow = new Letter()

@@ -45,6 +45,27 @@ test('an error without damage, and one about a single ticket, reach the caller a
   expect(single.sizes).toEqual([1])
 })
 
+test('many damaged rooms, or an outage meanwhile, cost no ticket the answer that it has', async () => {
+  const tickets = ticketsOf(512)
+  const damaged = Array.from({ length: 32 }, (_, index) => `key-${index * 16 + 15}`)
+  const { together, sizes } = storeWith(damaged)
+  const answers = await renewBesideDamage(together, tickets)
+  expect(sizes.length).toBeLessThan(250)
+  const answered = [...answers].filter((answer) => answer !== undefined)
+  expect(answered.length).toBeGreaterThan(200)
+  let asked = 0
+  const failing = storeWith(['key-100'])
+  const ask = async (some: readonly Ticket[]) => {
+    asked += 1
+    if (asked > 2) throw new Error('away')
+    return failing.together.ask(some)
+  }
+  const beforeOutage = await renewBesideDamage({ ...failing.together, ask }, tickets)
+  expect([...beforeOutage].map((answer) => answer?.tag)).toEqual(
+    tickets.map((_, index) => (index < 256 ? undefined : 'held')),
+  )
+})
+
 test('if every room is damaged, the caller gets the error after a hundred requests', async () => {
   const tickets = ticketsOf(500)
   const { together, sizes } = storeWith(tickets.map(({ key }) => key))

@@ -28,7 +28,10 @@ export class PostgresRenewals {
   readonly #host: PostgresRenewalHost
   /** The questions that the next call about groups asks. */
   #gathered = new Map<WaitGroup, PostgresGroupQuestion>()
-  #isAsking = false
+  /** How many calls about groups are under way. More than one only if the others have no answer for a while. */
+  #calls = 0
+  /** When the newest of them began, by `performance.now()`. */
+  #calledAt = 0
   readonly #joins = new UnansweredJoins<JoinQuestion>()
 
   constructor(host: PostgresRenewalHost) {
@@ -85,10 +88,12 @@ export class PostgresRenewals {
     )
     for (const one of asked) if (one.status === 'rejected') throw one.reason
     // Waiters of several groups that have changed become one group.
+    const alone: number[] = []
     for (const places of toJoin.values()) {
-      if (places.length < this.#host.groups.least) await this.#askEach(renewal, places)
+      if (places.length < this.#host.groups.least) alone.push(...places)
       else await this.#join(renewal, places)
     }
+    await this.#askEach(renewal, alone)
   }
 
   async #askEach({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
@@ -123,28 +128,26 @@ export class PostgresRenewals {
 
   /** Asks about a group in the next call about groups: the batches of a round have parts of the same groups. */
   #gather(group: WaitGroup): Promise<GroupAnswer | undefined> {
-    const gathered = this.#gathered.get(group)
-    if (gathered !== undefined) return gathered.answer
-    const question = { group } as PostgresGroupQuestion
-    question.answer = new Promise((resolve, reject) => {
-      question.resolve = resolve
-      question.reject = reject
-    })
+    const question = this.#gathered.get(group) ?? newQuestion(group)
     this.#gathered.set(group, question)
-    if (!this.#isAsking) void this.#askAboutGathered()
+    // A call that hangs must not hold up the questions behind it: another connection may answer them.
+    const isLate = performance.now() - this.#calledAt > LATE_MS && this.#calls < MOST_CALLS
+    if (this.#calls === 0 || isLate) void this.#askAboutGathered()
     return question.answer
   }
 
   async #askAboutGathered(): Promise<void> {
-    this.#isAsking = true
+    this.#calls += 1
+    this.#calledAt = performance.now()
     // The other batches of this tick have not gathered their questions yet.
     await Promise.resolve()
     while (this.#gathered.size > 0) {
       const questions = [...this.#gathered.values()].slice(0, MOST_GROUPS)
       for (const { group } of questions) this.#gathered.delete(group)
+      this.#calledAt = performance.now()
       await this.#askAbout(questions)
     }
-    this.#isAsking = false
+    this.#calls -= 1
   }
 
   /** Never rejects. If a damaged room fails the call, each question is asked alone, so that only those about the room fail. */
@@ -251,6 +254,15 @@ interface PostgresGroupQuestion {
   reject: (error: unknown) => void
 }
 
+function newQuestion(group: WaitGroup): PostgresGroupQuestion {
+  const question = { group } as PostgresGroupQuestion
+  question.answer = new Promise((resolve, reject) => {
+    question.resolve = resolve
+    question.reject = reject
+  })
+  return question
+}
+
 const GROUP_WITH_HEAD = /^(q\d+ \d+) (\d+) (.+)$/
 
 /** Renewals are not urgent, and are cheaper together. */
@@ -258,5 +270,8 @@ const MOST_RENEWALS = 500
 /** So many waiters join a group in a few milliseconds. */
 const MOST_IN_GROUP = 250
 const MOST_GROUPS = 100
+/** A call about groups usually takes a few milliseconds. The engine asks again after two seconds without an answer. */
+const LATE_MS = 1000
+const MOST_CALLS = 4
 /** A batch of at least so many tickets is part of a round of the renewal loop. The loop begins with batches of 64. */
 const LEAST_OF_ROUND = 50

@@ -1,4 +1,5 @@
-import { beforeEach, expect, test } from 'vitest'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { beforeEach, expect, test, vi } from 'vitest'
 import type { Ticket } from '../../../src/contract/store.ts'
 import { StoreError } from '../../../src/errors.ts'
 import { answers } from '../../../src/stores/postgres/answers.ts'
@@ -17,19 +18,27 @@ const statements = statementsFor('holdfast')
 
 let groups: WaitGroups
 /** What the next calls about groups answer: how many lines, or an error. */
-let aboutGroups: ((names: readonly string[]) => readonly string[])[]
+let aboutGroups: ((names: readonly string[]) => readonly string[] | Promise<readonly string[]>)[]
 let calls: string[]
+let joins: number
+let joinAnswered: Promise<void>
 let renewals: PostgresRenewals
 beforeEach(() => {
   groups = new WaitGroups('process', 4)
   aboutGroups = []
   calls = []
+  joins = 0
+  joinAnswered = Promise.resolve()
   renewals = new PostgresRenewals({
     groups,
     statements,
     async ask(statement, [, names = ''], count) {
       if (statement === statements.renew) return Array.from({ length: count }, () => HELD)
-      if (statement === statements.joinGroup) return Array.from({ length: count }, () => QUEUED)
+      if (statement === statements.joinGroup) {
+        joins += 1
+        await joinAnswered
+        return Array.from({ length: count }, () => QUEUED)
+      }
       calls.push(names)
       const asked = names.slice(1, -1).split(',')
       return (aboutGroups.shift() ?? (() => asked.map(() => QUEUED)))(asked)
@@ -82,4 +91,41 @@ test('a damaged room fails the questions about its own groups, and not those tha
   expect(ofSound).toMatchObject({ status: 'fulfilled', value: sound.map(() => ({ tag: 'queued' })) })
   // Together, then each alone.
   expect(calls).toEqual(['{"process/1","process/2"}', '{"process/1"}', '{"process/2"}'])
+})
+
+test('a question about groups that hangs does not hold up the questions behind it', async () => {
+  const [first, second] = [await crowd('a'), await crowd('b')]
+  let answer: (lines: readonly string[]) => void = () => {}
+  aboutGroups = [() => new Promise((resolve) => (answer = resolve))]
+  const hangs = renewals.renew(first)
+  await Promise.resolve()
+  const behind = renewals.renew(second)
+  await sleep(1100)
+  // The engine asks again.
+  const again = await renewals.renew(first)
+  expect(again.map(({ tag }) => tag)).toEqual(first.map(() => 'queued'))
+  expect((await behind).map(({ tag }) => tag)).toEqual(second.map(() => 'queued'))
+  expect(calls).toEqual(['{"process/1"}', '{"process/2","process/1"}'])
+  answer([QUEUED])
+  expect((await hangs).map(({ tag }) => tag)).toEqual(first.map(() => 'queued'))
+  // Then one call at a time again.
+  await Promise.all([renewals.renew(first), renewals.renew(second)])
+  expect(calls).toHaveLength(3)
+})
+
+test('waiters that join a group are asked about once until the server has answered', async () => {
+  const waiters = Array.from({ length: 8 }, () => ticket({ key: 'a' }))
+  for (const waiter of waiters) groups.waits(waiter)
+  let answer = (): void => {}
+  joinAnswered = new Promise((resolve) => (answer = resolve))
+  const joining = renewals.renew(waiters)
+  await vi.waitFor(() => expect(joins).toBe(1))
+  const again = renewals.renew([ticket({ key: 'mine' }), ...waiters.slice(0, 5)])
+  answer()
+  expect(await again).toEqual([
+    { tag: 'held', fence: expect.any(BigInt) },
+    ...waiters.slice(0, 5).map(() => ({ tag: 'queued', askAgainMs: 2000 })),
+  ])
+  expect((await joining).map(({ tag }) => tag)).toEqual(waiters.map(() => 'queued'))
+  expect(joins).toBe(1)
 })
