@@ -9,6 +9,8 @@ import type { Clock } from './clock.ts'
  *  1. Resolve is the truth; a throw means *unknown*: it may or may not have happened. Contention and loss are values.
  *  2. Repeatable: every call may be sent again with the same ticket, so a lost reply costs nothing.
  *  3. Only the store's clock decides expiry. No store reads the client's clock; in process they are the same one.
+ *     On etcd the process of a ticket ends it by its own timer, counted from before its request; etcd ends the tickets of a process
+ *     that is gone.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`. On etcd they count from the time of its first use.
  *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term,
  *     however many there are. If the message of promise 6 was the lease of a dead waiter, its ttl has to pass first. A store
