@@ -224,7 +224,6 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#setDue(askAgainAfter(state, this.#context.backoffMs(state.attempts), this.#context.now()))
   }
 
-  /** The caller's signal. */
   abort(reason: unknown): void {
     outsideOfCallers(() => this.#giveUp(reason, 'aborted'))
   }
@@ -233,13 +232,14 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#giveUp(error, reasonOf(error))
   }
 
+  /** Several reasons may come in one tick. The first one counts. */
   #giveUp(error: unknown, reason: GivingUp['reason']): void {
     const state = this.#state
-    // Several reasons may come in one tick. The first one counts.
     if (state.tag === 'over') return
     this.#end(undefined)
     this.#outcome.reject(error)
-    void this.#context.release(this.ticket, { cancel: this.#openRequests > 0 || state.tag === 'asking' })
+    const mayArrive = this.#openRequests > 0 || (reason === 'aborted' && state.tag === 'asking')
+    void this.#context.release(this.ticket, { cancel: mayArrive })
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
     const ahead = state.tag === 'waiting' ? state.ahead : undefined
     tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ahead })

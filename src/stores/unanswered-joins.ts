@@ -8,71 +8,85 @@ import type { RenewAnswer, Ticket } from '../contract/store.ts'
  * behind even more: on a busy machine 100,000 waiters never came to rest. So as long as the server answers such questions, however
  * late, each waiter is asked about once.
  */
-export class UnansweredJoins<Question> {
-  readonly #byKey = new Map<string, JoinsOfKey<Question>>()
+export class UnansweredJoins<Answer> {
+  readonly #byKey = new Map<string, JoinsOfKey<Answer>>()
+  readonly #silenceMs: number
+
+  /** `silenceMs`: after so long without an answer a question may be asked again. Another connection or server may answer that one. */
+  constructor(silenceMs: number) {
+    this.#silenceMs = silenceMs
+  }
 
   get isEmpty(): boolean {
     return this.#byKey.size === 0
   }
 
-  /** The question about this waiter that the server will answer soon. */
-  questionAbout(ticket: Ticket): Question | undefined {
+  /** The answer to the question about this waiter, if the server seems to be only behind. */
+  answerTo(ticket: Ticket): Promise<Answer> | undefined {
     const joins = this.#byKey.get(ticket.key)
-    if (joins === undefined || performance.now() - joins.heardAt > SILENCE_MS) return undefined
-    return joins.questions.get(ticket)
+    const question = joins?.questions.get(ticket)
+    if (joins === undefined || question === undefined) return undefined
+    const now = performance.now()
+    const isSilent = now - Math.max(question.sentAt, joins.heardAt) > this.#silenceMs
+    // The server may answer other connections, and this one may hang.
+    const isStuck = now - question.sentAt > MOST_SILENCES * this.#silenceMs
+    return isSilent || isStuck ? undefined : question.answer
   }
 
-  /** All tickets are for one key. */
-  sent(tickets: readonly Ticket[], questionOf: (index: number) => Question): void {
+  /** All tickets are for one key. Call the result when the server has answered, or the question has failed. */
+  sent(
+    tickets: readonly Ticket[],
+    answerOf: (index: number) => Promise<Answer>,
+  ): (outcome: JoinOutcome) => void {
     const [{ key }] = tickets as readonly [Ticket]
-    const joins = this.#byKey.get(key) ?? { questions: new Map(), heardAt: performance.now() }
+    const joins = this.#byKey.get(key) ?? { questions: new Map(), heardAt: 0 }
     this.#byKey.set(key, joins)
-    for (const [index, ticket] of tickets.entries()) joins.questions.set(ticket, questionOf(index))
-  }
-
-  /** The server has answered a question about these tickets, or the question has failed. */
-  ended(tickets: readonly Ticket[], { isAnswered }: { readonly isAnswered: boolean }): void {
-    const [{ key }] = tickets as readonly [Ticket]
-    const joins = this.#byKey.get(key)
-    if (joins === undefined) return
-    if (isAnswered) joins.heardAt = performance.now()
-    for (const ticket of tickets) joins.questions.delete(ticket)
-    if (joins.questions.size === 0) this.#byKey.delete(key)
+    const sentAt = performance.now()
+    const questions = tickets.map((ticket, index) => {
+      const question = { answer: answerOf(index), sentAt }
+      joins.questions.set(ticket, question)
+      return question
+    })
+    return ({ isAnswered }) => {
+      if (isAnswered) joins.heardAt = performance.now()
+      for (const [index, ticket] of tickets.entries())
+        if (joins.questions.get(ticket) === questions[index]) joins.questions.delete(ticket)
+      if (joins.questions.size === 0 && this.#byKey.get(key) === joins) this.#byKey.delete(key)
+    }
   }
 }
 
-interface JoinsOfKey<Question> {
-  readonly questions: Map<Ticket, Question>
-  /** When the server last answered such a question, or the first one was sent. By `performance.now()`. */
+export interface JoinOutcome {
+  readonly isAnswered: boolean
+}
+
+interface JoinsOfKey<Answer> {
+  readonly questions: Map<Ticket, { readonly answer: Promise<Answer>; readonly sentAt: number }>
+  /** When the server last answered such a question, by `performance.now()`. */
   heardAt: number
 }
 
-/** After so long without an answer a question is sent again: another connection or server may answer that one. */
-const SILENCE_MS = 3000
+const MOST_SILENCES = 4
 
-/** A question that makes several waiters a group, and the place of one of them among the answers. */
-export interface JoinQuestion {
-  readonly answers: Promise<readonly RenewAnswer[]>
-  readonly at: number
-}
-
-/** Renews the tickets that no earlier question is about, and waits for the answers to the earlier questions. */
+/**
+ * Renews the tickets that no earlier question is about. The places of the others stay empty, so the engine asks about them again: a message
+ * that came meanwhile may have told more than the earlier question will. If there are no others, this waits for the earlier answers first.
+ */
 export async function renewBeside(
-  joins: UnansweredJoins<JoinQuestion>,
+  joins: UnansweredJoins<readonly RenewAnswer[]>,
   tickets: readonly Ticket[],
   renew: (tickets: readonly Ticket[]) => Promise<readonly RenewAnswer[]>,
 ): Promise<readonly RenewAnswer[]> {
   if (joins.isEmpty) return renew(tickets)
-  const questions = tickets.map((ticket) => joins.questionAbout(ticket))
-  const others = [...tickets.keys()].filter((at) => questions[at] === undefined)
+  const earlier = tickets.map((ticket) => joins.answerTo(ticket))
+  const others = [...tickets.keys()].filter((at) => earlier[at] === undefined)
   if (others.length === tickets.length) return renew(tickets)
   const answers: RenewAnswer[] = new Array(tickets.length)
-  const earlier = questions.map(async (question, at) => {
-    const answer = question && (await question.answers.catch(() => []))[question.at]
-    // Whoever asked first is told everything else. When that question was sent is not known here, so it tells nothing of the clocks.
-    if (answer?.tag === 'queued') answers[at] = { tag: 'queued', askAgainMs: answer.askAgainMs }
-  })
-  const [renewed] = await Promise.all([renew(others.map((at) => tickets[at] as Ticket)), ...earlier])
+  if (others.length === 0) {
+    await Promise.allSettled(new Set(earlier))
+    return answers
+  }
+  const renewed = await renew(others.map((at) => tickets[at] as Ticket))
   for (const [index, at] of others.entries()) answers[at] = renewed[index] as RenewAnswer
   return answers
 }

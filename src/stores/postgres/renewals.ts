@@ -1,6 +1,6 @@
 import type { RenewAnswer, Ticket } from '../../contract/store.ts'
 import { isHoldfastError } from '../../errors.ts'
-import { type JoinQuestion, renewBeside, UnansweredJoins } from '../unanswered-joins.ts'
+import { renewBeside, UnansweredJoins } from '../unanswered-joins.ts'
 import type { RenewalPlan, WaitGroup, WaitGroups } from '../wait-groups.ts'
 import { arraysOf } from './arrays.ts'
 import type { PostgresStatements } from './statements.ts'
@@ -32,7 +32,7 @@ export class PostgresRenewals {
   #calls = 0
   /** When the newest of them began, by `performance.now()`. */
   #calledAt = 0
-  readonly #joins = new UnansweredJoins<JoinQuestion>()
+  readonly #joins = new UnansweredJoins<readonly RenewAnswer[]>(LATE_MS)
 
   constructor(host: PostgresRenewalHost) {
     this.#host = host
@@ -89,7 +89,9 @@ export class PostgresRenewals {
     for (const one of asked) if (one.status === 'rejected') throw one.reason
     // Waiters of several groups that have changed become one group.
     const alone: number[] = []
-    for (const places of toJoin.values()) {
+    for (const all of toJoin.values()) {
+      // Meanwhile another renewal may have begun to make groups of some of them.
+      const places = all.filter((at) => this.#joins.answerTo(renewal.tickets[at] as Ticket) === undefined)
       if (places.length < this.#host.groups.least) alone.push(...places)
       else await this.#join(renewal, places)
     }
@@ -168,13 +170,13 @@ export class PostgresRenewals {
   async #join(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
     const joining = places.map((place) => renewal.tickets[place] as Ticket)
     const answers = this.#makeGroups(renewal, places).then(() => renewal.answers)
-    this.#joins.sent(joining, (index) => ({ answers, at: places[index] as number }))
+    const ended = this.#joins.sent(joining, () => answers)
     let isAnswered = false
     try {
       await answers
       isAnswered = true
     } finally {
-      this.#joins.ended(joining, { isAnswered })
+      ended({ isAnswered })
     }
   }
 
@@ -272,6 +274,7 @@ const MOST_IN_GROUP = 250
 const MOST_GROUPS = 100
 /** A call about groups usually takes a few milliseconds. The engine asks again after two seconds without an answer. */
 const LATE_MS = 1000
-const MOST_CALLS = 4
+/** Of two connections, which are the default. */
+const MOST_CALLS = 2
 /** A batch of at least so many tickets is part of a round of the renewal loop. The loop begins with batches of 64. */
 const LEAST_OF_ROUND = 50

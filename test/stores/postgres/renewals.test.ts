@@ -122,10 +122,38 @@ test('waiters that join a group are asked about once until the server has answer
   await vi.waitFor(() => expect(joins).toBe(1))
   const again = renewals.renew([ticket({ key: 'mine' }), ...waiters.slice(0, 5)])
   answer()
-  expect(await again).toEqual([
+  expect([...(await again)]).toEqual([
     { tag: 'held', fence: expect.any(BigInt) },
-    ...waiters.slice(0, 5).map(() => ({ tag: 'queued', askAgainMs: 2000 })),
+    ...waiters.slice(0, 5).map(() => undefined),
   ])
   expect((await joining).map(({ tag }) => tag)).toEqual(waiters.map(() => 'queued'))
   expect(joins).toBe(1)
+})
+
+test('waiters whose join hangs are asked about again after a second, over another connection', async () => {
+  const waiters = Array.from({ length: 8 }, () => ticket({ key: 'a' }))
+  for (const waiter of waiters) groups.waits(waiter)
+  let answer = (): void => {}
+  joinAnswered = new Promise((resolve) => (answer = resolve))
+  const hangs = renewals.renew(waiters)
+  await vi.waitFor(() => expect(joins).toBe(1))
+  joinAnswered = Promise.resolve()
+  await sleep(1100)
+  expect((await renewals.renew(waiters)).map(({ tag }) => tag)).toEqual(waiters.map(() => 'queued'))
+  expect(joins).toBe(2)
+  answer()
+  await hangs
+})
+
+test('waiters of a group that is over join another one once, however many renewals have found that out', async () => {
+  const waiters = await crowd('a')
+  joins = 0
+  const over = () => ['-']
+  aboutGroups = [over, over]
+  const both = await Promise.all([renewals.renew(waiters), renewals.renew(waiters)])
+  expect(joins).toBe(1)
+  expect(both.map((told) => [...told].map((answer) => answer?.tag))).toEqual([
+    waiters.map(() => 'queued'),
+    waiters.map(() => undefined),
+  ])
 })

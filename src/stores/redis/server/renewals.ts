@@ -1,6 +1,6 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../../contract/store.ts'
 import { type Batch, batchesOf } from '../../batches.ts'
-import { type JoinQuestion, renewBeside, UnansweredJoins } from '../../unanswered-joins.ts'
+import { renewBeside, UnansweredJoins } from '../../unanswered-joins.ts'
 import { MOST_IN_GROUP, sameTerms, type WaitGroup, type WaitGroups } from '../../wait-groups.ts'
 import { renewAnswer } from './answers.ts'
 import { settleMost } from './settle-most.ts'
@@ -21,7 +21,7 @@ export class Renewals {
   readonly #host: RenewalHost
   /** The questions that the next request about groups asks. */
   readonly #gathered = new Map<WaitGroup, GroupQuestion>()
-  readonly #joins = new UnansweredJoins<JoinQuestion>()
+  readonly #joins = new UnansweredJoins<readonly RenewAnswer[]>(SILENCE_MS)
 
   constructor(host: RenewalHost) {
     this.#host = host
@@ -51,7 +51,6 @@ export class Renewals {
     return answers
   }
 
-  /** The server answers in order, so the answers to earlier questions hold nothing up. */
   #renewIn(partition: Partition, asked: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     return renewBeside(this.#joins, asked, (tickets) => this.#renewAsPlanned(partition, tickets))
   }
@@ -82,7 +81,8 @@ export class Renewals {
     // Waiters of several groups that have changed become one group.
     await Promise.all(
       Array.from(crowds.values(), (places) =>
-        renew(places, (waiters) =>
+        // While the groups were asked about, another renewal may have begun to make groups of some of them.
+        renew(this.#notJoining(places, tickets), (waiters) =>
           waiters.length < groups.least
             ? this.#renewEach(partition, waiters)
             : this.#renewCrowd(partition, waiters, groups),
@@ -90,6 +90,10 @@ export class Renewals {
       ),
     )
     return answers
+  }
+
+  #notJoining(places: readonly number[], tickets: readonly Ticket[]): readonly number[] {
+    return places.filter((at) => this.#joins.answerTo(tickets[at] as Ticket) === undefined)
   }
 
   /** Asks for all waiters of a group at once. If the group turns out to be over, there are no answers. */
@@ -174,15 +178,15 @@ export class Renewals {
     { groups, group, begins }: JoiningPart,
   ): Promise<readonly RenewAnswer[]> {
     const answers = this.#renewBatch(partition, batch, `${begins ? '+' : '='}${group.name}`)
-    this.#joins.sent(batch, (at) => ({ answers, at }))
+    const ended = this.#joins.sent(batch, () => answers)
     try {
       const answered = await answers
-      this.#joins.ended(batch, { isAnswered: true })
+      ended({ isAnswered: true })
       for (const [index, ticket] of batch.entries())
         if (answered[index]?.tag === 'queued') groups.join(ticket, group)
       return answered
     } catch (error) {
-      this.#joins.ended(batch, { isAnswered: false })
+      ended({ isAnswered: false })
       group.isOver = true
       throw error
     }
@@ -266,6 +270,8 @@ const MOST_RENEWALS = 500
 const MOST_JOINING = 50
 /** A script that is asked about so many groups keeps the server busy for less than a millisecond. */
 const MOST_GROUPS = 50
+/** As for acquires; see room-requests.ts. */
+const SILENCE_MS = 3000
 /** A batch of at least so many tickets is part of a round of the renewal loop. */
 const LEAST_OF_ROUND = 100
 /** How long a question about a group waits for others. The renewal loop asks about at most 500 waiters at once. */

@@ -12,7 +12,7 @@ import type {
 } from '../../../contract/store.ts'
 import { wakeOf } from '../../answers.ts'
 import { type Batch, batchesOf } from '../../batches.ts'
-import { UnansweredJoins } from '../../unanswered-joins.ts'
+import { type JoinOutcome, UnansweredJoins } from '../../unanswered-joins.ts'
 import { MOST_IN_GROUP, sameTerms, type WaitGroup, WaitGroups } from '../../wait-groups.ts'
 import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
 import type { MessageSubscription } from './client-link.ts'
@@ -56,7 +56,7 @@ export class RoomRequests {
   readonly #groups: WaitGroups | undefined
   readonly #renewals: Renewals
   /** Acquires of waiters that join a group, with what their callers got. */
-  readonly #joins = new UnansweredJoins<Promise<AcquireAnswer>>()
+  readonly #joins = new UnansweredJoins<AcquireAnswer>(SILENCE_MS)
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: MessageSubscription | undefined
   #releases: Pending<ReleaseRequest, ReleaseAnswer>[] = []
@@ -90,8 +90,8 @@ export class RoomRequests {
 
   /** `extra`: one more argument for the script. It is left out where other tickets share the call. */
   acquireWith(ticket: Ticket, extra: string | undefined): Promise<AcquireAnswer> {
-    const unanswered = this.#joins.isEmpty ? undefined : this.#joins.questionAbout(ticket)
-    if (unanswered !== undefined) return unanswered
+    const earlier = this.#joins.isEmpty ? undefined : this.#joins.answerTo(ticket)
+    if (earlier !== undefined) return ifQueued(earlier)
     this.#gather()
     let pending: Pending<Ticket, AcquireAnswer> | undefined
     const answer = new Promise<AcquireAnswer>((resolve, reject) => {
@@ -204,9 +204,16 @@ export class RoomRequests {
         for (const { asked } of batch) args.push(asked.id)
         const [{ extra }] = batch
         if (extra !== undefined && batch.length === 1) args.push(extra)
-        if (group !== undefined)
-          this.#joins.sent(ticketsOf(batch), (at) => batch[at]?.answer as Promise<AcquireAnswer>)
-        this.#run(partition, { script: scripts.acquire, args, batch, group, parse: this.#parseAcquire })
+        const joined =
+          group && this.#joins.sent(ticketsOf(batch), (at) => batch[at]?.answer as Promise<AcquireAnswer>)
+        this.#run(partition, {
+          script: scripts.acquire,
+          args,
+          batch,
+          group,
+          joined,
+          parse: this.#parseAcquire,
+        })
       }
     }
   }
@@ -234,11 +241,11 @@ export class RoomRequests {
 
   #run<Asked extends { readonly key: string }, Answer>(
     partition: Partition,
-    { script, args, batch, group, parse }: ScriptCall<Asked, Answer>,
+    { script, args, batch, group, joined, parse }: ScriptCall<Asked, Answer>,
   ): void {
     const deliver = (reply: unknown, doubt?: NotReplicatedError): void => {
       const lines = this.#linesOf(reply, batch)
-      if (group !== undefined) this.#joins.ended(ticketsOf(batch), { isAnswered: true })
+      joined?.({ isAnswered: true })
       let index = 0
       for (const { asked, resolve, reject } of batch) {
         const text = lines[index] ?? ''
@@ -265,10 +272,8 @@ export class RoomRequests {
         },
       )
       .catch((error: unknown) => {
-        if (group !== undefined) {
-          group.isOver = true
-          this.#joins.ended(ticketsOf(batch), { isAnswered: false })
-        }
+        if (group !== undefined) group.isOver = true
+        joined?.({ isAnswered: false })
         for (const { asked, reject } of batch) reject(this.#topology.failure(error, asked.key))
       })
   }
@@ -339,12 +344,16 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly batch: readonly Pending<Asked, Answer>[]
   /** The group that the tickets join if they wait. */
   readonly group?: WaitGroup | undefined
+  /** To be called when the question is answered or has failed; see {@link UnansweredJoins}. */
+  readonly joined?: ((outcome: JoinOutcome) => void) | undefined
   readonly parse: (text: string, asked: Asked, group: WaitGroup | undefined) => Answer
 }
 
 const REPLICA =
   'The Redis server is a replica. What its primary did in the last moments may be missing here, and if the replica takes over, its primary may have granted more than is shown.'
 
+/** The server answers in order, and takes seconds for 100,000 waiters that come together on a busy machine. */
+const SILENCE_MS = 3000
 /** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
 const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
@@ -366,6 +375,20 @@ function onSameTerms(one: { readonly asked: Ticket }, other: { readonly asked: T
   return sameTerms(one.asked, other.asked)
 }
 
-function ticketsOf(batch: readonly { readonly asked: unknown }[]): readonly Ticket[] {
-  return batch.map(({ asked }) => asked as Ticket)
+function ticketsOf(batch: readonly { readonly asked: Ticket }[]): readonly Ticket[] {
+  return batch.map(({ asked }) => asked)
+}
+
+/**
+ * For a caller that asks once more: resolves only if the ticket waits. A lease counts from when its request was sent, which only the first
+ * caller knows, and everything else is told to the first caller, too.
+ */
+function ifQueued(earlier: Promise<AcquireAnswer>): Promise<AcquireAnswer> {
+  return new Promise((resolve, reject) => {
+    earlier.then((answer) => {
+      if (answer.tag !== 'queued') return
+      const { tag, ahead, askAgainMs } = answer
+      resolve({ tag, ahead, askAgainMs })
+    }, reject)
+  })
 }
