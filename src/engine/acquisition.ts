@@ -238,8 +238,8 @@ export class Acquisition implements PendingAcquisition, Abortable {
     if (state.tag === 'over') return
     this.#end(undefined)
     this.#outcome.reject(error)
-    const mayArrive = this.#openRequests > 0 || (reason === 'aborted' && state.tag === 'asking')
-    void this.#context.release(this.ticket, { cancel: mayArrive })
+    const acquireMayFollow = this.#openRequests > 0 || (reason === 'aborted' && state.tag === 'asking')
+    void this.#context.release(this.ticket, { cancel: acquireMayFollow })
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
     const ahead = state.tag === 'waiting' ? state.ahead : undefined
     tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ahead })

@@ -111,7 +111,7 @@ export class EngineContext {
       if (isHoldfastError(error)) throw error
       throw new StoreError(
         'store-unavailable',
-        `The ${this.store.name} store threw an error that it did not explain, which is the \`cause\`. The request may have had an effect.`,
+        `The ${this.store.name} store threw an error without an explanation; see its \`cause\`. The request may have had an effect.`,
         { key, cause: error },
       )
     } finally {

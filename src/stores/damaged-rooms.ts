@@ -53,6 +53,7 @@ async function renewInParts(
     } catch (error) {
       failures += 1
       failure = error
+      // The answers so far count. The engine asks about the other tickets again.
       if (!isDamage(error) || failures === MOST_FAILURES) break
       if (to - from > 1) parts.push(...halvesOf(part))
     }

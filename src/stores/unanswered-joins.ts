@@ -28,7 +28,7 @@ export class UnansweredJoins<Answer> {
     if (joins === undefined || question === undefined) return undefined
     const now = performance.now()
     const isSilent = now - Math.max(question.sentAt, joins.heardAt) > this.#silenceMs
-    // The server may answer other connections, and this one may hang.
+    // Another connection may bring the answers, while that of this question hangs.
     const isStuck = now - question.sentAt > MOST_SILENCES * this.#silenceMs
     return isSilent || isStuck ? undefined : question.answer
   }
@@ -66,6 +66,7 @@ interface JoinsOfKey<Answer> {
   heardAt: number
 }
 
+/** After so many silences a question may be asked again, whatever the server answers to others. */
 const MOST_SILENCES = 4
 
 /**

@@ -28,7 +28,7 @@ const POSTGRES_ROOM = 'src/stores/postgres/sql/room.sql'
 const EVERY = 'test/faults/every-store.test.ts'
 const DEADLINE = 'test/engine/deadline.test.ts'
 const REDIS = 'src/stores/redis/server/connection.ts'
-const GIVES_BACK = 'void this.#context.release(this.ticket, { cancel: mayArrive })\n    const waitedMs'
+const GIVES_BACK = 'void this.#context.release(this.ticket, { cancel: acquireMayFollow })\n    const waitedMs'
 
 /** At least one for each row of the fault table, in the order of the rows. */
 export const mutants: readonly Mutant[] = [

@@ -112,7 +112,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('who gives up gives nothing back', CONTENTION, ['liveness'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#context.release(this.ticket, { cancel: mayArrive })\n    const waitedMs',
+    find: 'void this.#context.release(this.ticket, { cancel: acquireMayFollow })\n    const waitedMs',
     replace: 'const waitedMs',
   }),
   mutant(
@@ -127,7 +127,7 @@ export const mutants: readonly Mutant[] = [
     },
     {
       file: 'engine/acquisition.ts',
-      find: 'void this.#context.release(this.ticket, { cancel: mayArrive })\n    const waitedMs',
+      find: 'void this.#context.release(this.ticket, { cancel: acquireMayFollow })\n    const waitedMs',
       replace: 'const waitedMs',
     },
   ),
@@ -138,7 +138,7 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('an acquire without an answer is forgotten', NETWORK, ['left behind'], {
     file: 'engine/acquisition.ts',
-    find: 'void this.#context.release(this.ticket, { cancel: mayArrive })\n    const waitedMs',
+    find: 'void this.#context.release(this.ticket, { cancel: acquireMayFollow })\n    const waitedMs',
     replace: 'void this.#context.release(this.ticket, { cancel: false })\n    const waitedMs',
   }),
   mutant('a renewal that fails ends the lease', NETWORK, ['lost without a reason'], {

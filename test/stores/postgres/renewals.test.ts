@@ -57,6 +57,17 @@ async function crowd(key: string): Promise<readonly Ticket[]> {
   return waiters
 }
 
+/** Waiters whose question to join a group is under way until `answer` is called. */
+async function joiningCrowd() {
+  const waiters = Array.from({ length: 8 }, () => ticket({ key: 'a' }))
+  for (const waiter of waiters) groups.waits(waiter)
+  let answer = (): void => {}
+  joinAnswered = new Promise((resolve) => (answer = resolve))
+  const joining = renewals.renew(waiters)
+  await vi.waitFor(() => expect(joins).toBe(1))
+  return { waiters, joining, answer }
+}
+
 function fails(error: Error): () => never {
   return () => {
     throw error
@@ -114,12 +125,7 @@ test('a question about groups that hangs does not hold up the questions behind i
 })
 
 test('waiters that join a group are asked about once until the server has answered', async () => {
-  const waiters = Array.from({ length: 8 }, () => ticket({ key: 'a' }))
-  for (const waiter of waiters) groups.waits(waiter)
-  let answer = (): void => {}
-  joinAnswered = new Promise((resolve) => (answer = resolve))
-  const joining = renewals.renew(waiters)
-  await vi.waitFor(() => expect(joins).toBe(1))
+  const { waiters, joining, answer } = await joiningCrowd()
   const again = renewals.renew([ticket({ key: 'mine' }), ...waiters.slice(0, 5)])
   answer()
   expect([...(await again)]).toEqual([
@@ -131,12 +137,7 @@ test('waiters that join a group are asked about once until the server has answer
 })
 
 test('waiters whose join hangs are asked about again after a second, over another connection', async () => {
-  const waiters = Array.from({ length: 8 }, () => ticket({ key: 'a' }))
-  for (const waiter of waiters) groups.waits(waiter)
-  let answer = (): void => {}
-  joinAnswered = new Promise((resolve) => (answer = resolve))
-  const hangs = renewals.renew(waiters)
-  await vi.waitFor(() => expect(joins).toBe(1))
+  const { waiters, joining: hangs, answer } = await joiningCrowd()
   joinAnswered = Promise.resolve()
   await sleep(1100)
   expect((await renewals.renew(waiters)).map(({ tag }) => tag)).toEqual(waiters.map(() => 'queued'))

@@ -298,13 +298,7 @@ describe('a waiter that is asked about again before the server has answered', ()
     await using proxy = await startProxy({ targetPort: server.port })
     const of = storeBehind(proxy)
     fenceOf(await of.acquire(ticket()))
-    const waiters = Array.from({ length: 4000 }, () => ticket())
-    proxy.holdReplies()
-    const first = waiters.map((waiter) => of.acquire(waiter))
-    await until(
-      'the server has queued them',
-      async () => Number(await server.command('ZCARD', 'holdfast:{key}')) > 8000,
-    )
+    const { crowd: waiters, first } = await heldBack(of, proxy)
     const again = waiters.slice(0, 2600).map((waiter) => of.acquire(waiter))
     proxy.normal()
     for (const answers of [await Promise.all(first), await Promise.all(again)])
@@ -319,13 +313,7 @@ describe('a waiter that is asked about again before the server has answered', ()
     await using proxy = await startProxy({ targetPort: server.port })
     const of = storeBehind(proxy)
     fenceOf(await of.acquire(ticket({ key: 'other' })))
-    const crowd = Array.from({ length: 4000 }, () => ticket())
-    proxy.holdReplies()
-    const first = crowd.map((one) => of.acquire(one))
-    await until(
-      'the server has queued them',
-      async () => Number(await server.command('ZCARD', 'holdfast:{key}')) > 7900,
-    )
+    const { crowd, first } = await heldBack(of, proxy)
     const again = crowd.slice(0, 2).map((one) => of.acquire(one))
     proxy.normal()
     expect((await Promise.all(first)).slice(0, 2)).toMatchObject([{ tag: 'held' }, { tag: 'queued' }])
@@ -387,6 +375,16 @@ function storeBehind(proxy: FaultProxy): Store {
   const of = redisStore(newClient(`redis://127.0.0.1:${proxy.port}`))
   onTestFinished(() => of.close())
   return of
+}
+
+/** A crowd that the server has queued, while the proxy keeps its answers. */
+async function heldBack(of: Store, proxy: FaultProxy) {
+  const crowd = Array.from({ length: 4000 }, () => ticket())
+  proxy.holdReplies()
+  const first = crowd.map((one) => of.acquire(one))
+  const isQueued = async () => Number(await server.command('ZCARD', 'holdfast:{key}')) > 7998
+  await until('the server has queued them', isQueued)
+  return { crowd, first }
 }
 
 async function lossOf(answer: unknown): Promise<unknown> {

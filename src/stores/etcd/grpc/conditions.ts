@@ -22,7 +22,7 @@ export function isAt(key: string, revision: number): Compare {
 }
 
 export function tooBusy(key: string): StoreError {
-  const message = `Others changed the etcd keys of ${JSON.stringify(key)} ${MOST_TRIES} times in a row before Holdfast could. Try again; if it persists, let fewer processes compete for this key.`
+  const message = `Holdfast tried ${MOST_TRIES} times to change the etcd keys of ${JSON.stringify(key)}, and other processes changed them first each time. Try again. If this goes on, let fewer processes compete for this key.`
   return new StoreError('store-unavailable', message, { key })
 }
 

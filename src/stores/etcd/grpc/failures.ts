@@ -73,7 +73,7 @@ export function unavailable(error: unknown): StoreError {
   if (error instanceof StatusError) {
     return new StoreError(
       'store-unavailable',
-      'etcd refused a request for now: it has no leader, or is overloaded. Check `etcdctl endpoint status`.',
+      'etcd cannot carry out the request now: it has no leader, or is overloaded. Check `etcdctl endpoint status`.',
       {
         cause: error,
       },

@@ -270,8 +270,8 @@ const MOST_RENEWALS = 500
 const MOST_JOINING = 50
 /** A script that is asked about so many groups keeps the server busy for less than a millisecond. */
 const MOST_GROUPS = 50
-/** As for acquires; see room-requests.ts. */
-const SILENCE_MS = 3000
+/** The server answers in order, and takes seconds for 100,000 waiters that come together on a busy machine. */
+export const SILENCE_MS = 3000
 /** A batch of at least so many tickets is part of a round of the renewal loop. */
 const LEAST_OF_ROUND = 100
 /** How long a question about a group waits for others. The renewal loop asks about at most 500 waiters at once. */

@@ -19,7 +19,7 @@ import type { MessageSubscription } from './client-link.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { GrantTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
-import { noticeWaiter, Renewals } from './renewals.ts'
+import { noticeWaiter, Renewals, SILENCE_MS } from './renewals.ts'
 import { NotReplicatedError } from './replication.ts'
 import type { RoomNames } from './room-names.ts'
 import { roomPage } from './room-pages.ts'
@@ -32,10 +32,10 @@ interface Pending<Asked extends { readonly key: string }, Answer> {
   readonly asked: Asked
   /** For an acquire: an argument behind its id. */
   readonly extra?: string | undefined
-  /** For an acquire: what the caller got for {@link resolve}. */
-  answer?: Promise<Answer> | undefined
-  readonly resolve: (answer: Answer) => void
-  readonly reject: (error: unknown) => void
+  /** For an acquire: what {@link resolve} resolves. */
+  answer?: Promise<Answer>
+  resolve: (answer: Answer) => void
+  reject: (error: unknown) => void
 }
 
 /**
@@ -55,7 +55,7 @@ export class RoomRequests {
   readonly #terms: GrantTerms
   readonly #groups: WaitGroups | undefined
   readonly #renewals: Renewals
-  /** Acquires of waiters that join a group, with what their callers got. */
+  /** The acquires of waiters that join a group. */
   readonly #joins = new UnansweredJoins<AcquireAnswer>(SILENCE_MS)
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   #subscription: MessageSubscription | undefined
@@ -93,13 +93,13 @@ export class RoomRequests {
     const earlier = this.#joins.isEmpty ? undefined : this.#joins.answerTo(ticket)
     if (earlier !== undefined) return ifQueued(earlier)
     this.#gather()
-    let pending: Pending<Ticket, AcquireAnswer> | undefined
-    const answer = new Promise<AcquireAnswer>((resolve, reject) => {
-      pending = { key: ticket.key, asked: ticket, extra, answer: undefined, resolve, reject }
-      this.#acquires.push(pending)
+    const pending = { key: ticket.key, asked: ticket, extra } as Pending<Ticket, AcquireAnswer>
+    pending.answer = new Promise((resolve, reject) => {
+      pending.resolve = resolve
+      pending.reject = reject
     })
-    ;(pending as unknown as Pending<Ticket, AcquireAnswer>).answer = answer
-    return answer
+    this.#acquires.push(pending)
+    return pending.answer
   }
 
   release(request: ReleaseRequest): Promise<ReleaseAnswer> {
@@ -344,7 +344,7 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
   readonly batch: readonly Pending<Asked, Answer>[]
   /** The group that the tickets join if they wait. */
   readonly group?: WaitGroup | undefined
-  /** To be called when the question is answered or has failed; see {@link UnansweredJoins}. */
+  /** Called when the question is answered or has failed; see {@link UnansweredJoins}. */
   readonly joined?: ((outcome: JoinOutcome) => void) | undefined
   readonly parse: (text: string, asked: Asked, group: WaitGroup | undefined) => Answer
 }
@@ -352,8 +352,6 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
 const REPLICA =
   'The Redis server is a replica. What its primary did in the last moments may be missing here, and if the replica takes over, its primary may have granted more than is shown.'
 
-/** The server answers in order, and takes seconds for 100,000 waiters that come together on a busy machine. */
-const SILENCE_MS = 3000
 /** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
 const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
