@@ -2,9 +2,9 @@ import { Redis } from 'ioredis'
 import type { IoredisClient, IoredisConnection } from '../../../src/stores/redis/index.ts'
 
 /**
- * A client that lets the scripts of the store see a time that the test sets. It replaces the line of a script that asks
- * the server for the time, and changes nothing else. It sends no EVALSHA, because the SHA-1 of a changed script is
- * another one.
+ * A client that lets the scripts of the store see a time that the test sets. It puts its own commands about times in place of the
+ * server's, and changes nothing else of a script. Lone holders expire by that time, too: until when their key is kept stands in another
+ * key beside it, and each script begins by deleting those of its keys whose time is over.
  */
 export function clockClient(
   url: string,
@@ -23,12 +23,10 @@ export function clockClient(
 }
 
 /**
- * The same for the servers of a cluster. A script on a cluster may read no key that it was not given, so the time stands
- * in the script.
+ * The same for the servers of a cluster. A script on a cluster may read no key of another slot, so the time stands in the script.
  */
 export function clusterClockClient(now: () => number): IoredisClient & { call: unknown } {
-  // A call, because TIME is asked for in a statement of its own, too.
-  const answer = () => `unpack({{'${Math.floor(now() / 1000)}', '${(now() % 1000) * 1000}'}})`
+  const answer = () => `{'${Math.floor(now() / 1000)}', '${(now() % 1000) * 1000}'}`
   return {
     status: 'wait',
     options: {},
@@ -38,14 +36,24 @@ export function clusterClockClient(now: () => number): IoredisClient & { call: u
 }
 
 function withClock(redis: Redis, answer: () => string): IoredisConnection & ShardSubscriber {
+  return withScripts(redis, (text) => {
+    const script = text.replace(/\bredis\.(p?call)\b/g, 'clocked.$1')
+    return CLOCKED.replace('$TIME', answer()) + script
+  })
+}
+
+/** Changes the text of each script. It sends no EVALSHA, because the SHA-1 of a changed script is another one. */
+export function withScripts(
+  redis: Redis,
+  change: (text: string) => string,
+): IoredisConnection & ShardSubscriber {
   return {
     status: 'wait',
     call(command, args) {
       if (command === 'EVALSHA') return Promise.reject(new Error('NOSCRIPT'))
       if (command !== 'EVAL') return redis.call(command, args)
       const [text = '', ...rest] = args
-      if (!text.includes(ASK)) throw new Error(`Expected a script that says ${ASK}, got ${text}`)
-      return redis.call(command, [text.replaceAll(ASK, answer()), ...rest])
+      return redis.call(command, [change(text), ...rest])
     },
     on: (event, listener) => redis.on(event, listener),
     subscribe: (channel) => redis.subscribe(channel),
@@ -55,9 +63,62 @@ function withClock(redis: Redis, answer: () => string): IoredisConnection & Shar
   }
 }
 
+/** Stands in front of a script, in which `clocked` takes the place of `redis`. */
+const CLOCKED = `
+local clocked = {}
+do
+  local time = $TIME
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  local DAY = '86400000'
+
+  local function untilOf(key) return tonumber(redis.call('GET', key .. ':until') or nil) end
+  local function keepUntil(key, till) redis.call('SET', key .. ':until', string.format('%.0f', till), 'PX', DAY) end
+  local function left(key, kept)
+    if redis.call('EXISTS', key) == 0 then return -2 end
+    return kept or -1
+  end
+
+  local own = {
+    TIME = function() return time end,
+    SET = function(key, value, ...)
+      local rest, ttl, keeps = { ... }, nil, false
+      for at, word in ipairs(rest) do
+        if word == 'PX' then ttl, rest[at + 1] = tonumber(rest[at + 1]), DAY end
+        if word == 'KEEPTTL' then keeps = true end
+      end
+      local reply = redis.pcall('SET', key, value, unpack(rest))
+      if ttl and reply and not reply.err then keepUntil(key, now + ttl) end
+      if not ttl and not keeps then redis.call('DEL', key .. ':until') end
+      return reply
+    end,
+    PEXPIRE = function(key, ttl, mode)
+      if redis.call('TYPE', key).ok ~= 'string' then return redis.call('PEXPIRE', key, ttl) end
+      if mode == 'GT' and now + ttl <= (untilOf(key) or math.huge) then return 0 end
+      keepUntil(key, now + ttl)
+      return redis.call('PEXPIRE', key, DAY)
+    end,
+    PEXPIRETIME = function(key) return left(key, untilOf(key)) end,
+    PTTL = function(key) return left(key, untilOf(key) and untilOf(key) - now) end,
+    DEL = function(key)
+      redis.call('DEL', key .. ':until')
+      return redis.call('DEL', key)
+    end,
+  }
+  function clocked.pcall(name, ...) return (own[name] or function(...) return redis.pcall(name, ...) end)(...) end
+  function clocked.call(name, ...)
+    if not own[name] then return redis.call(name, ...) end
+    local reply = own[name](...)
+    if type(reply) == 'table' and reply.err then error(reply.err, 0) end
+    return reply
+  end
+  for _, key in ipairs(KEYS) do
+    local kept = untilOf(key)
+    if kept and (kept <= now or redis.call('EXISTS', key) == 0) then own.DEL(key) end
+  end
+end
+`
+
 interface ShardSubscriber {
   ssubscribe(channel: string): Promise<unknown>
   sunsubscribe(channel: string): Promise<unknown>
 }
-
-const ASK = "redis.call('TIME')"

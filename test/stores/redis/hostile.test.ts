@@ -143,7 +143,7 @@ describe('a server whose SCAN has no end', () => {
         return { names: found === 0 ? [] : [ROOM], at: from, next: String(calls) }
       },
     }
-    const holder = `1 tid\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox {}`
+    const holder = `9999999999999 1 tid\x001700000000000000 1700000000000000 1 1 1 0 0 inbox {}`
     const partition: Pick<Partition, 'read'> = {
       read: async (rooms) => ({
         nowMs: 1_700_000_000_000,
@@ -166,7 +166,7 @@ describe('a server whose SCAN has no end', () => {
 
 test('what people are shown of a key is short, however long the label, the id or the key is', async () => {
   const holder = (id: string, owner: string): string =>
-    bulk(`2 t${id}\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox ${owner}`)
+    bulk(`9999999999999 2 t${id}\x001700000000000000 1700000000000000 1 1 1 0 0 inbox ${owner}`)
   const held = [holder('id', NEWLINES), holder(NEWLINES, '{}'), holder('id', '{}')]
   await using server = await startFakeRedis(([command, , , room]) => {
     if (command === 'SCAN')

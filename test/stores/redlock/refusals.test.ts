@@ -244,7 +244,7 @@ test('without fences a lease has none, rather than one that may be wrong', async
 
 test('rights that are enough: those of the redis store, and CONFIG and INFO only where a restart is to be noticed or forgiven', async () => {
   const rights =
-    'app on >secret ~holdfast:* &holdfast:* -@all +evalsha +eval +subscribe +scan +time +get +mget +set +del +pexpire +setrange +publish +zadd +zrem +zrank +zrange +zrangebylex'
+    'app on >secret ~holdfast:* &holdfast:* -@all +evalsha +eval +subscribe +scan +time +get +mget +set +del +pexpire +pexpiretime +pttl +publish +zadd +zrem +zrank +zrange +zrangebylex'
   await using masters = await startMasters(3, { users: [rights] })
   for (const server of masters.servers) await age(server)
   const locks = await connect(`redlock:${masters.urls.map((url) => url.replace('//', '//app:secret@'))}`)

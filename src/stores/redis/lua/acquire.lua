@@ -1,12 +1,12 @@
 -- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
---           room.lua. Or `patienceMs listens minHoldMs +<group>`, or `… =<group>`: those tickets of the call that wait are added to the
---           group; see renew.lua
---         4 facts; see room.lua · 5… the ids, in the order of the rooms
---         6 on redlock only, where each call has one id: the proposed fence, or `-` for a ticket without a fence, or nothing; see
+-- ARGV    1 ttlMs
+--         2 `patienceMs listens minHoldMs lockDelayMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see
+--           `heard` in room.lua. Behind it ` +<group>` or ` =<group>`: those tickets of the call that wait are added to the group; see
+--           renew.lua
+--         3 facts; see room.lua · 4… the ids, in the order of the rooms
+--         5 on redlock only, where each call has one id: the proposed fence, or `-` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
@@ -20,25 +20,25 @@
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
---   1 One free room, no minimum hold: the ticket holds.
+--   1 One free room, no minimum hold and no lock-delay: the ticket holds.
 --   2 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience: it waits.
---   3 Several free rooms, no minimum hold: each ticket holds.
+--   3 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
 --   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
 --@ start
-local plain = string.find(ARGV[3], ' 0', -2, true)
+-- A lone holder has neither; see room.lua.
+local lone = string.find(ARGV[2], ' 0 0', -4, true)
 
 --@ last
 
 -- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
 -- needed.
-if #KEYS == 2 and plain then
+if #KEYS == 2 and lone then
   local fence = usText
 --@@ proposal
-  local content = '2 t' .. ARGV[5] .. '\0h ' .. fence .. ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
-  if redis.call('SET', KEYS[2], content, 'PX', ARGV[2], 'NX') then
+  if redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\0' .. fence .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1], 'NX') then
 --@@ unfenced
     local last = takeLast(fence)
     if not last then
@@ -49,7 +49,7 @@ if #KEYS == 2 and plain then
     -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
     local given = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], given)
-    redis.call('SET', KEYS[2], '2 t' .. ARGV[5] .. '\0h ' .. given .. string.sub(content, #ARGV[5] + #fence + 7), 'PX', ARGV[2])
+    redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\0' .. given .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1])
     return 'h' .. given
   end
 --@ crowd
@@ -63,14 +63,14 @@ if #KEYS == 2 and plain then
     local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
     local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
     if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\0' then return end
-    local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
-    local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
+    local accept = string.match(ARGV[3], '^%d+ %d+ (%d+)')
     local till = now + patience
     if patience == '0' or till > (tonumber(kept) or 0) then return end
     -- A ticket is known by its index or by its tombstone.
     if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\0', '(t' .. id .. '\1', 'LIMIT', '0', '1')[1] then return end
     local place = 'q' .. string.format('%013.0f', arrivals)
-    local entry = place .. id .. '\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[4]
+    local entry = place .. id .. '\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[3]
     redis.call('ZREM', key, summary)
     redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\0' .. place)
     local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
@@ -78,25 +78,25 @@ if #KEYS == 2 and plain then
     return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
   end
 
-  local answer = join(KEYS[2], ARGV[5])
+  local answer = join(KEYS[2], ARGV[4])
   if answer then return answer end
 end
 --@ fence
 local answers, general = {}, {}
 
 -- 3. Several free rooms.
-local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local lone = '2 t' .. ARGV[at + 3] .. '\0h '
-  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+  local begin = '2 t' .. ARGV[at + 2] .. '\0'
+  if lone and redis.call('SET', KEYS[at], begin .. fence .. state, 'PX', ARGV[1], 'NX') then
     if not lastFence then
       local given = nextFence()
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
         -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-        redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
+        redis.call('SET', KEYS[at], begin .. given .. state, 'PX', ARGV[1])
       end
       fence = given
     end
@@ -128,7 +128,7 @@ if #general > 0 then
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
     if room.stuck then return '!' end
-    ticket = share({ id = id, since = usText, facts = ARGV[4] })
+    ticket = share({ id = id, since = usText, facts = ARGV[3] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
       if not ticket.number then return '!' end
@@ -144,13 +144,13 @@ if #general > 0 then
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold, mode, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?([+=]?)(.*)$')
+  local patience, listens, minHold, mode, groupName = string.match(ARGV[2], '^(%d+) (%d) (%d+) %d+ ?([+=]?)(.*)$')
   local asked = share({
-    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[3],
     joins = mode ~= '' and groupName, begins = mode == '+',
   })
   for _, at in ipairs(general) do
-    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
+    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 2], asked) end)
   end
   close()
   addRest(answers)

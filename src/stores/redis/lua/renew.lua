@@ -5,12 +5,12 @@
 -- all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
---           room.lua
---         4 `acceptMs inbox` of the process that asks; behind that ` <group>`, ` +<group>`, ` =<group>` or ` *`. With a group there is
+-- ARGV    1 ttlMs
+--         2 `patienceMs listens minHoldMs lockDelayMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see
+--           `heard` in room.lua
+--         3 `acceptMs inbox` of the process that asks; behind that ` <group>`, ` +<group>`, ` =<group>` or ` *`. With a group there is
 --           one room
---         5… the ids, in the order of the rooms. With `*` the names of groups
+--         4… the ids, in the order of the rooms. With `*` the names of groups
 -- Result  a line for each ticket or group, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
@@ -20,40 +20,40 @@
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
+-- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front of a crowd
 -- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
---@ start
 local ttl = tonumber(ARGV[1])
-local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+=*]?)(.*)$')
+local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
 local answers, general = {}, {}
 
--- Lone holders. Only the expiry in their entry changes, where it stands; room.lua says where. Each text that Lua makes here costs as
--- much as a small command.
+-- Whether a lease lasts for the ttl from now, where GT was not enough. A key that Redis would keep for ever is left to room.lua.
+local function lasts(key)
+  local left = redis.call('PTTL', key)
+  return left >= ttl or left > 0 and redis.call('PEXPIRE', key, ARGV[1]) == 1
+end
+
+-- Lone holders. In this loop each text that Lua makes costs as much as a small command, and so does each pattern.
 -- Unlike GET, MGET makes no error of a key that holds something else.
 local contents = mode ~= '*' and redis.call('MGET', unpack(KEYS, 2))
-local sub, find, call = string.sub, string.find, redis.call
-local nowText, tillText = string.format('%013.0f', now), string.format('%013.0f', now + ttl)
-local size, place
+local sub, find, byte, call = string.sub, string.find, string.byte, redis.call
+-- A lease never ends sooner than promised before: a request with a shorter ttl may arrive late. GT sets no earlier expiry. Redis has
+-- it since version 7, and tells its version since then.
+local later = redis.REDIS_VERSION_NUM and 'GT'
 for at = 2, #KEYS do
-  local key, id, content = KEYS[at], ARGV[at + 3], contents and contents[at - 1]
-  local from = #id + 4
-  local till = content and sub(content, from + 37, from + 49)
-  -- An expiry that sorts behind the new one is perhaps no number. Then room.lua refuses the key.
-  if content and find(content, id, 4, true) == 4 and sub(content, 1, 3) == '2 t' and sub(content, from, from + 2) == '\0h '
-    and find(content, inbox, from + 50, true) and (till < tillText or not find(till, '%D')) then
-    if till > nowText and till < tillText then
-      if size ~= #id then size, place = #id, tostring(from + 36) end
-      -- First, so that no lease is lost to a full server. It refuses a script that begins with SETRANGE.
-      call('PEXPIRE', key, ARGV[2])
-      call('SETRANGE', key, place, tillText)
-    end
-    answers[at - 1] = till > nowText and 'h' .. sub(content, from + 3, from + 18) or 'g'
+  local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
+  local from = #id + 5
+  -- What only looks like a lone holder is left to room.lua, too. 116 is `t`, 32 is the blank behind the fence.
+  if content and find(content, id, 4, true) == 4 and byte(content, 3) == 116 and byte(content, from - 1) == 0
+    and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
+    and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
+    answers[at - 1] = 'h' .. sub(content, from, from + 15)
   else
     general[#general + 1] = at
   end
 end
 if #general == 0 then return table.concat(answers, '\n') end
+--@ start
 --@ crowd
 
 -- Renews the single holder in front of a crowd, or confirms the ticket that was offered its key.
@@ -71,8 +71,9 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', 'e' .. till .. id .. '\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
-if #KEYS == 2 and mode ~= '*' and string.sub(ARGV[3], -2) == ' 0' then
-  local answer = keepHolder(KEYS[2], ARGV[5])
+local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+) ')
+if #KEYS == 2 and mode ~= '*' and minHold == '0' then
+  local answer = keepHolder(KEYS[2], ARGV[4])
   if answer then return answer end
 end
 --@ last
@@ -83,7 +84,6 @@ end
 --@ asking
 --@ tombstones
 
-local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
   accept = tonumber(accept), joins = (mode == '+' or mode == '=') and groupName, begins = mode == '+',
@@ -123,7 +123,7 @@ if together and together ~= '-' then
   for index = 1, #KEYS - 1 do answers[index] = together end
 end
 local step = mode == '*' and askForGroup or ask
-for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return step(ARGV[at + 3]) end) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return step(ARGV[at + 2]) end) end
 close()
 keepFence()
 addRest(answers)

@@ -229,6 +229,7 @@ type SentCommand =
   | 'TYPE'
   | 'GET'
   | 'ZRANGE'
+  | 'PEXPIRETIME'
   | 'PTTL'
 
 function raise(error: unknown): never {

@@ -61,20 +61,16 @@ type Flow = MessageSubscription['flow']
 /** As room.lua keeps it of a waiter. */
 const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
 
-/** Few arguments, because each of them is felt on both sides; what is rarely looked at goes together. */
+/** Few arguments, because each of them is felt on both sides. What is rarely looked at goes together. */
 function addTimes(
   args: string[],
   { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket,
   flow: Flow,
   group?: string,
 ): void {
-  const keepMs = Math.max(ttlMs, minHoldMs) + lockDelayMs + AFTERLIFE_MS
-  const terms = `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`
-  args.push(whole(ttlMs), whole(keepMs), group === undefined ? terms : `${terms} ${group}`)
+  const terms = `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)} ${whole(lockDelayMs)}`
+  args.push(whole(ttlMs), group === undefined ? terms : `${terms} ${group}`)
 }
-
-/** How long a room is kept beyond the last moment that matters. The scripts decide by the server's time, not by this. */
-export const AFTERLIFE_MS = 10_000
 
 /** Redis knows no parts of a millisecond. Rounded up, because a lease may end late and never early. */
 function whole(durationMs: number): string {

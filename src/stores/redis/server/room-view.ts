@@ -1,8 +1,7 @@
 import type { HolderView, RoomView, WaiterView } from '../../../contract/store.ts'
 import { HOLDER_STATES } from '../../answers.ts'
-import { AFTERLIFE_MS } from './grant-terms.ts'
 
-/** The text of a lone holder, or the entries of the sorted set that `room.lua` describes. */
+/** `<expiresAt> <text>` of a lone holder, or the entries of the sorted set that `room.lua` describes. */
 export type StoredRoom = string | readonly string[]
 
 /**
@@ -41,16 +40,6 @@ export function roomView(key: string, content: StoredRoom, nowMs: number): RoomV
   holders.sort((one, other) => (one.fence < other.fence ? -1 : 1))
   queue.sort(([one], [other]) => one - other)
   return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
-}
-
-/** Until when Redis keeps a room, by the server's clock. Undefined for what is no room of this layout. */
-export function keptUntil(content: StoredRoom): number | undefined {
-  if (typeof content === 'string') {
-    const holder = parseTicket(content)
-    return holder === undefined ? undefined : holder.until + holder.lockDelayMs + AFTERLIFE_MS
-  }
-  const [summary = ''] = content
-  return SUMMARY.test(summary) ? Number(summary.split(' ')[6]) : undefined
 }
 
 /** Until when each group of waiters is remembered. */
@@ -116,7 +105,7 @@ const LONGEST_OWNER = 10_000
 const SUMMARY = /^2(?: \d{1,16}){7}$/
 const FACTS = String.raw`(?<units>\d{1,16}) (?<limit>\d{1,16}) \d+ (?<lockDelay>\d{1,16}) \d+ (?<inbox>\S{1,100}) (?<owner>.*)$`
 const LONE = new RegExp(
-  String.raw`^2 t(?<id>[^\0]{1,1000})\0h (?<number>\d{1,16}) (?<sinceUs>\d{1,16}) (?<until>\d{1,16}) \d+ ${FACTS}`,
+  String.raw`^(?<until>\d{1,16}) 2 t(?<id>[^\0]{1,1000})\0(?<number>\d{1,16}) (?<sinceUs>\d{1,16}) ${FACTS}`,
   's',
 )
 const HOLDER = new RegExp(

@@ -1,6 +1,6 @@
 import { textsOf } from './answers.ts'
 import { replyCode, unexpectedReply } from './failures.ts'
-import { keptUntil, type StoredRoom } from './room-view.ts'
+import type { StoredRoom } from './room-view.ts'
 
 /** What is stored under the names of some rooms, in their order, and the server's time when it was read. */
 export interface StoredRooms {
@@ -18,7 +18,10 @@ export function inspectAnswer(reply: unknown, count: number): StoredRooms {
   }
 }
 
-type Send = (command: 'MGET' | 'TYPE' | 'GET' | 'ZRANGE' | 'PTTL', args: string[]) => Promise<unknown>
+type Send = (
+  command: 'MGET' | 'TYPE' | 'GET' | 'ZRANGE' | 'PTTL' | 'PEXPIRETIME',
+  args: string[],
+) => Promise<unknown>
 
 /**
  * Reads rooms with commands of the category `@read` only, for a user that may not run scripts. Most rooms have a lone holder, so MGET
@@ -32,10 +35,11 @@ export async function readByCommands(send: Send, names: readonly string[]): Prom
   const contents = await Promise.all(
     names.map((name, at) => {
       const text = texts[at]
-      return typeof text === 'string' ? text : contentOf(send, name)
+      return typeof text === 'string' ? withExpiry(send, name, text) : contentOf(send, name)
     }),
   )
-  return { nowMs: await serverTime(send, names, contents), contents }
+  const rooms = names.filter((_, at) => contents[at]?.length !== 0)
+  return { nowMs: await serverTime(send, rooms), contents }
 }
 
 /** The texts of rooms with a lone holder. For everything else there is none. */
@@ -45,55 +49,64 @@ async function loneTexts(send: Send, names: readonly string[]): Promise<readonly
   return texts
 }
 
+/** As inspect.lua has it. An empty list if the key is gone by now, or if Redis keeps it for ever. */
+async function withExpiry(send: Send, name: string, text: string): Promise<StoredRoom> {
+  const { expiresAt } = await expiryOf(send, name)
+  return expiresAt < 0 ? [] : `${expiresAt} ${text}`
+}
+
 /**
- * The server's time by these rooms, as TIME is not in the category `@read`. But every room says until when Redis keeps it, and PTTL
- * says how long that is from now: the difference is the server's time. If a room is renewed between the two commands, the difference
- * is too small. So the largest one of several rooms counts.
+ * The server's time, as TIME is not in the category `@read`: PEXPIRETIME says until when Redis keeps a key, and PTTL says how long that
+ * is from now. If a room is renewed between the two commands, the difference is too small. So the largest one of several rooms counts.
  */
-async function serverTime(
-  send: Send,
-  names: readonly string[],
-  contents: readonly StoredRoom[],
-): Promise<number> {
-  const rooms = names.flatMap((name, at) => {
-    const content = contents[at] ?? []
-    return keptUntil(content) === undefined ? [] : [{ name, content }]
-  })
-  for (let from = 0; from < rooms.length; from += ROOMS_FOR_TIME) {
-    const times = await Promise.all(
-      rooms.slice(from, from + ROOMS_FOR_TIME).map((room) => timeBy(send, room)),
+async function serverTime(send: Send, names: readonly string[]): Promise<number> {
+  for (let from = 0; from < names.length; from += ROOMS_FOR_TIME) {
+    const expiries = await Promise.all(
+      names.slice(from, from + ROOMS_FOR_TIME).map((name) => expiryOf(send, name)),
     )
-    const latest = Math.max(0, ...times.flatMap((time) => time ?? []))
+    const latest = Math.max(0, ...expiries.map(({ readAt }) => readAt ?? 0))
     if (latest > 0) return latest
   }
   return 0
 }
 
-/** Undefined if the room is gone, is kept for ever, or is stored in another way by now. */
-async function timeBy(
-  send: Send,
-  { name, content }: { readonly name: string; readonly content: StoredRoom },
-): Promise<number | undefined> {
+interface Expiry {
+  /** Below 0 if the key is gone, or is kept for ever. */
+  readonly expiresAt: number
+  /** The server's time. Undefined if the key says nothing about it. */
+  readonly readAt: number | undefined
+}
+
+/** Before version 7 Redis does not tell its time to such a user. Then all times are by the clock of this process. */
+async function expiryOf(send: Send, name: string): Promise<Expiry> {
   // In this order: a renewal between the two makes the time too small and never too large.
-  const [now, left] = await Promise.allSettled([
-    typeof content === 'string' ? send('GET', [name]) : send('ZRANGE', [name, '0', '-1']),
-    send('PTTL', [name]),
+  const [until, left] = await Promise.all([
+    numberOf(send('PEXPIRETIME', [name])).catch((error: unknown) => {
+      if (replyCode(error) !== 'ERR') throw error
+      return undefined
+    }),
+    numberOf(send('PTTL', [name])),
   ])
-  if (left.status === 'rejected') throw left.reason
-  if (typeof left.value !== 'number') throw unexpectedReply(left.value)
-  if (now.status === 'rejected') {
-    if (replyCode(now.reason) === 'WRONGTYPE') return undefined
-    throw now.reason
+  if (until === undefined) {
+    const readAt = Date.now()
+    return { expiresAt: left < 0 ? left : readAt + left, readAt }
   }
-  const until = left.value < 0 ? undefined : keptUntil(storedRoom(now.value))
-  return until === undefined ? undefined : until - left.value
+  return { expiresAt: until, readAt: until < 0 || left < 0 ? undefined : until - left }
+}
+
+async function numberOf(reply: Promise<unknown>): Promise<number> {
+  const value = await reply
+  if (typeof value !== 'number') throw unexpectedReply(value)
+  return value
 }
 
 async function contentOf(send: Send, name: string, attempt = 1): Promise<StoredRoom> {
   const type = await send('TYPE', [name])
   if (type !== 'string' && type !== 'zset') return []
   try {
-    return storedRoom(await (type === 'string' ? send('GET', [name]) : send('ZRANGE', [name, '0', '-1'])))
+    if (type === 'zset') return storedRoom(await send('ZRANGE', [name, '0', '-1']))
+    const text = await send('GET', [name])
+    return typeof text === 'string' ? await withExpiry(send, name, text) : storedRoom(text)
   } catch (error) {
     // A waiter has come or gone since, which turns a text into a sorted set or back.
     if (replyCode(error) !== 'WRONGTYPE' || attempt === MOST_ATTEMPTS) throw error

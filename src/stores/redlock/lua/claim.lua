@@ -39,15 +39,14 @@ local function remembering()
   return (propagates or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
 
--- Nearly every claim is of a lone holder; room.lua says where its entry has the fence and the expiry.
+-- Nearly every claim is of a lone holder; room.lua says where its text has the fence.
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
-  local lone = '2 t' .. id .. '\0h '
+  local lone = '2 t' .. id .. '\0'
   if string.sub(content, 1, #lone) ~= lone then return 'g' end
-  if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
   local fence = string.sub(content, #lone + 1, #lone + 16)
-  local refused = refusal(fence, string.match(content, '^%d+ %d+ (%d+) ', #lone + 49))
+  local refused = refusal(fence, string.match(content, '^%d+ (%d+) ', #lone + 35))
   if refused then return refused end
   if asked ~= fence then
     redis.call('SET', KEYS[2], lone .. asked .. string.sub(content, #lone + 17), 'KEEPTTL')

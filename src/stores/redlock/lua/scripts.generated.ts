@@ -79,15 +79,14 @@ local function remembering()
   return (propagates or remembers(redis.call('GET', KEYS[3]), ARGV[2], ARGV[6])) and 'a' .. usText or 'y'
 end
 
--- Nearly every claim is of a lone holder; room.lua says where its entry has the fence and the expiry.
+-- Nearly every claim is of a lone holder; room.lua says where its text has the fence.
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
-  local lone = '2 t' .. id .. '\\0h '
+  local lone = '2 t' .. id .. '\\0'
   if string.sub(content, 1, #lone) ~= lone then return 'g' end
-  if tonumber(string.sub(content, #lone + 35, #lone + 47)) <= now then return 'g' end
   local fence = string.sub(content, #lone + 1, #lone + 16)
-  local refused = refusal(fence, string.match(content, '^%d+ %d+ (%d+) ', #lone + 49))
+  local refused = refusal(fence, string.match(content, '^%d+ (%d+) ', #lone + 35))
   if refused then return refused end
   if asked ~= fence then
     redis.call('SET', KEYS[2], lone .. asked .. string.sub(content, #lone + 17), 'KEEPTTL')
@@ -175,9 +174,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -205,6 +204,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -326,10 +335,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -468,7 +477,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -732,6 +741,15 @@ local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 local lines = {}
 local function add(till, id, state)
   if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = till .. ' ' .. id end
@@ -739,8 +757,7 @@ end
 
 local lone = redis.pcall('GET', KEYS[1])
 if type(lone) == 'string' then
-  local id, till = string.match(lone, '^2 t([^%z]+)%zh %d+ %d+ (%d+) ')
-  add(till, id, 'h')
+  add(string.format('%013.0f', expiry(KEYS[1])), string.match(lone, '^2 t([^%z]+)%z%d+ %d+ '), 'h')
 elseif lone then
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
     add(string.match(entry, '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) '))
@@ -857,9 +874,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -887,6 +904,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -1008,10 +1035,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -1150,7 +1177,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -1342,12 +1369,12 @@ return answer
   acquire: `-- Asks for keys, or asks again: one room for each ticket, all tickets on the same terms.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
---           room.lua. Or \`patienceMs listens minHoldMs +<group>\`, or \`… =<group>\`: those tickets of the call that wait are added to the
---           group; see renew.lua
---         4 facts; see room.lua · 5… the ids, in the order of the rooms
---         6 on redlock only, where each call has one id: the proposed fence, or \`-\` for a ticket without a fence, or nothing; see
+-- ARGV    1 ttlMs
+--         2 \`patienceMs listens minHoldMs lockDelayMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see
+--           \`heard\` in room.lua. Behind it \` +<group>\` or \` =<group>\`: those tickets of the call that wait are added to the group; see
+--           renew.lua
+--         3 facts; see room.lua · 4… the ids, in the order of the rooms
+--         5 on redlock only, where each call has one id: the proposed fence, or \`-\` for a ticket without a fence, or nothing; see
 --           proposal.lua and unfenced.lua
 -- Result  a line for each ticket, in the order of the rooms
 --           h<fence>                it holds
@@ -1361,9 +1388,9 @@ return answer
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
 -- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
---   1 One free room, no minimum hold: the ticket holds.
+--   1 One free room, no minimum hold and no lock-delay: the ticket holds.
 --   2 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience: it waits.
---   3 Several free rooms, no minimum hold: each ticket holds.
+--   3 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
 --   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
@@ -1374,7 +1401,8 @@ local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
-local plain = string.find(ARGV[3], ' 0', -2, true)
+-- A lone holder has neither; see room.lua.
+local lone = string.find(ARGV[2], ' 0 0', -4, true)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -1394,15 +1422,15 @@ end
 
 -- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
 -- needed.
-if #KEYS == 2 and plain then
+if #KEYS == 2 and lone then
   local fence = usText
--- Only on redlock: ARGV[6] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`, or \`-\`; see unfenced.lua. The servers agree on a fence within their
+-- Only on redlock: ARGV[5] is \`<proposed fence> <maxTtl in ms> <memory, or nothing>\`, or \`-\`; see unfenced.lua. The servers agree on a fence within their
 -- votes if a quorum gives the proposed one. This server gives it in place of its own fence if all of this is true:
 -- - It is not below the time here, and above the last fence, which acquire.lua looks at as for any fence.
 -- - It is ahead of the time by less than a second, and by less than maxTtl. If this server forgets the fence, its time is above it
 --   before its votes count again.
 -- - This server has forgotten nothing for maxTtl. The note is read in the same step: a flush deletes it together with the vote.
-  if ARGV[6] and ARGV[6] ~= '-' then
+  if ARGV[5] and ARGV[5] ~= '-' then
 -- Whether this server has forgotten nothing for \`neededMs\`, by the note of identity.lua. If its clock was set back, the memory
 -- seems younger than it is. Then it is enough that the process has known the same memory for as long by its own clock: \`known\`.
 local function remembers(written, neededMs, known)
@@ -1411,17 +1439,16 @@ local function remembers(written, neededMs, known)
   return now - string.sub(written, -13) >= tonumber(neededMs)
 end
 
-    local first = string.find(ARGV[6], ' ', 1, true)
-    local second = string.find(ARGV[6], ' ', first + 1, true)
-    local proposed, needed, known = string.sub(ARGV[6], 1, first - 1), string.sub(ARGV[6], first + 1, second - 1), string.sub(ARGV[6], second + 1)
+    local first = string.find(ARGV[5], ' ', 1, true)
+    local second = string.find(ARGV[5], ' ', first + 1, true)
+    local proposed, needed, known = string.sub(ARGV[5], 1, first - 1), string.sub(ARGV[5], first + 1, second - 1), string.sub(ARGV[5], second + 1)
     local ahead, written = proposed - usText, redis.call('GET', string.sub(KEYS[1], 1, -#'fence' - 1) .. 'since')
     if ahead >= 0 and ahead < math.min(needed, 1000) * 1000 and remembers(written, needed, known) then fence = proposed end
   end
 
-  local content = '2 t' .. ARGV[5] .. '\\0h ' .. fence .. ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
-  if redis.call('SET', KEYS[2], content, 'PX', ARGV[2], 'NX') then
+  if redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\\0' .. fence .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1], 'NX') then
     -- Only on redlock, without fences: nobody sees the number, so the last fence stays as it is.
-    if ARGV[6] == '-' then return 'h' .. fence end
+    if ARGV[5] == '-' then return 'h' .. fence end
 
     local last = takeLast(fence)
     if not last then
@@ -1432,7 +1459,7 @@ end
     -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
     local given = string.format('%.0f', last + 1)
     redis.call('SET', KEYS[1], given)
-    redis.call('SET', KEYS[2], '2 t' .. ARGV[5] .. '\\0h ' .. given .. string.sub(content, #ARGV[5] + #fence + 7), 'PX', ARGV[2])
+    redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\\0' .. given .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1])
     return 'h' .. given
   end
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
@@ -1472,14 +1499,14 @@ end
     local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
     local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
     if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\\0' then return end
-    local patience, listens = string.match(ARGV[3], '^(%d+) (%d)')
-    local accept = string.match(ARGV[4], '^%d+ %d+ (%d+)')
+    local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
+    local accept = string.match(ARGV[3], '^%d+ %d+ (%d+)')
     local till = now + patience
     if patience == '0' or till > (tonumber(kept) or 0) then return end
     -- A ticket is known by its index or by its tombstone.
     if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0', '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1] then return end
     local place = 'q' .. string.format('%013.0f', arrivals)
-    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[4]
+    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[3]
     redis.call('ZREM', key, summary)
     redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\\0' .. place)
     local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
@@ -1487,7 +1514,7 @@ end
     return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
   end
 
-  local answer = join(KEYS[2], ARGV[5])
+  local answer = join(KEYS[2], ARGV[4])
   if answer then return answer end
 end
 -- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
@@ -1523,18 +1550,18 @@ end
 local answers, general = {}, {}
 
 -- 3. Several free rooms.
-local state = ' ' .. usText .. ' ' .. now + ARGV[1] .. ' 0 ' .. ARGV[4]
+local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local lone = '2 t' .. ARGV[at + 3] .. '\\0h '
-  if plain and redis.call('SET', KEYS[at], lone .. fence .. state, 'PX', ARGV[2], 'NX') then
+  local begin = '2 t' .. ARGV[at + 2] .. '\\0'
+  if lone and redis.call('SET', KEYS[at], begin .. fence .. state, 'PX', ARGV[1], 'NX') then
     if not lastFence then
       local given = nextFence()
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
         -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-        redis.call('SET', KEYS[at], lone .. given .. state, 'PX', ARGV[2])
+        redis.call('SET', KEYS[at], begin .. given .. state, 'PX', ARGV[1])
       end
       fence = given
     end
@@ -1596,9 +1623,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -1626,6 +1653,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -1747,10 +1784,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -1889,7 +1926,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -2131,7 +2168,7 @@ end
     local known = ticket and status(ticket, asked) or tombstone(id)
     if known then return known end
     if room.stuck then return '!' end
-    ticket = share({ id = id, since = usText, facts = ARGV[4] })
+    ticket = share({ id = id, since = usText, facts = ARGV[3] })
     if not first('q') and admits(ticket) then
       ticket.state, ticket.number, ticket.hold = 'h', nextFence(), minimumHold(asked)
       if not ticket.number then return '!' end
@@ -2147,13 +2184,13 @@ end
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold, mode, groupName = string.match(ARGV[3], '^(%d+) (%d) (%d+) ?([+=]?)(.*)$')
+  local patience, listens, minHold, mode, groupName = string.match(ARGV[2], '^(%d+) (%d) (%d+) %d+ ?([+=]?)(.*)$')
   local asked = share({
-    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[4],
+    ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[3],
     joins = mode ~= '' and groupName, begins = mode == '+',
   })
   for _, at in ipairs(general) do
-    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 3], asked) end)
+    answers[at - 1] = attempt(KEYS[at], function() return ask(ARGV[at + 2], asked) end)
   end
   close()
   addRest(answers)
@@ -2269,9 +2306,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -2299,6 +2336,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -2420,10 +2467,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -2562,7 +2609,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -2775,8 +2822,8 @@ return answer
   inspect: `-- Reads rooms as they are stored. Changes nothing.
 --
 -- KEYS    the rooms
--- Result  a list: the server's time in ms, then for each room the text of a lone holder, or the list of all its members, which
---         is empty if there is no room
+-- Result  a list: the server's time in ms, then for each room \`<expiresAt> <text>\` of a lone holder, or the list of all its members,
+--         which is empty if there is no room
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
@@ -2790,10 +2837,23 @@ local function tried(...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
   local content = tried('GET', key)
-  if content == nil then content = tried('ZRANGE', key, 0, -1) end
+  if content == nil then
+    content = tried('ZRANGE', key, 0, -1)
+  elseif content then
+    content = string.format('%.0f ', expiry(key)) .. content
+  end
   contents[at + 1] = content or ''
 end
 return contents
@@ -2809,7 +2869,8 @@ redis.call('DEL', key)
 redis.call('SET', key, '', 'PX', 1000)
 redis.call('GET', key)
 redis.call('MGET', key)
-redis.call('SETRANGE', key, 0, '2')
+redis.call('PTTL', key)
+if redis.REDIS_VERSION_NUM then redis.call('PEXPIRETIME', key) end
 redis.call('DEL', key)
 redis.call('ZADD', key, 0, 'one', 0, 'other')
 redis.call('PEXPIRE', key, 1000)
@@ -2831,22 +2892,14 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first. Then comes a single holder with a crowd behind it or with nobody (crowd.lua). All other tickets go by
+-- Lone holders come first, and need no look at the clock. Then comes a single holder with a crowd behind it or with nobody (crowd.lua). All other tickets go by
 -- room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays until
 -- that is over.
--- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
--- text costs about as much as a small command, because Lua looks for it among all texts that it has.
-local time = redis.call('TIME')
-local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
-local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
-
 local answers, general = {}, {}
 for at = 2, #KEYS do
   -- Unlike GET, MGET makes no error of a key that holds something else.
-  local content, lone = ARGV[1] == 'r' and redis.call('MGET', KEYS[at])[1], '2 t' .. ARGV[at + 1] .. '\\0h '
-  -- A lone holder without a minimum hold; see room.lua for where its expiry is.
-  if content and string.find(content, lone, 1, true) == 1 and string.find(content, ' 0 ', #lone + 48, true) == #lone + 48
-    and tonumber(string.sub(content, #lone + 35, #lone + 47)) > now then
+  local content = ARGV[1] == 'r' and redis.call('MGET', KEYS[at])[1]
+  if content and string.find(content, '2 t' .. ARGV[at + 1] .. '\\0', 1, true) == 1 then
     redis.call('DEL', KEYS[at])
     if #KEYS == 2 then return 'h' end
     answers[at - 1] = 'h'
@@ -2855,6 +2908,12 @@ for at = 2, #KEYS do
   end
 end
 if #general == 0 then return table.concat(answers, '\\n') end
+-- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
+-- text costs about as much as a small command, because Lua looks for it among all texts that it has.
+local time = redis.call('TIME')
+local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
+local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
+
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
 -- exact below 2^53 only, and the time in microseconds comes there in the year 2255. A last fence between the time and
@@ -3042,9 +3101,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -3072,6 +3131,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -3193,10 +3262,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -3335,7 +3404,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -3553,12 +3622,12 @@ return table.concat(answers, '\\n')
 -- all waiters of the group, as long as none has left it.
 --
 -- KEYS    1 the last fence · 2… the rooms
--- ARGV    1 ttlMs · 2 keepMs: how long Redis has to keep a room with one such holder
---         3 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
---           room.lua
---         4 \`acceptMs inbox\` of the process that asks; behind that \` <group>\`, \` +<group>\`, \` =<group>\` or \` *\`. With a group there is
+-- ARGV    1 ttlMs
+--         2 \`patienceMs listens minHoldMs lockDelayMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see
+--           \`heard\` in room.lua
+--         3 \`acceptMs inbox\` of the process that asks; behind that \` <group>\`, \` +<group>\`, \` =<group>\` or \` *\`. With a group there is
 --           one room
---         5… the ids, in the order of the rooms. With \`*\` the names of groups
+--         4… the ids, in the order of the rooms. With \`*\` the names of groups
 -- Result  a line for each ticket or group, in the order of the rooms
 --           h<fence>       it holds, for ttlMs from now
 --           q<askAgainMs> <nowMs>  it waits, and has to ask again after askAgainMs at the latest; nowMs is the server's time
@@ -3568,45 +3637,45 @@ return table.concat(answers, '\\n')
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: the script changes their expiry where it stands. Then comes the single holder in front of a crowd
+-- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front of a crowd
 -- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
+local ttl = tonumber(ARGV[1])
+local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
+local answers, general = {}, {}
+
+-- Whether a lease lasts for the ttl from now, where GT was not enough. A key that Redis would keep for ever is left to room.lua.
+local function lasts(key)
+  local left = redis.call('PTTL', key)
+  return left >= ttl or left > 0 and redis.call('PEXPIRE', key, ARGV[1]) == 1
+end
+
+-- Lone holders. In this loop each text that Lua makes costs as much as a small command, and so does each pattern.
+-- Unlike GET, MGET makes no error of a key that holds something else.
+local contents = mode ~= '*' and redis.call('MGET', unpack(KEYS, 2))
+local sub, find, byte, call = string.sub, string.find, string.byte, redis.call
+-- A lease never ends sooner than promised before: a request with a shorter ttl may arrive late. GT sets no earlier expiry. Redis has
+-- it since version 7, and tells its version since then.
+local later = redis.REDIS_VERSION_NUM and 'GT'
+for at = 2, #KEYS do
+  local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
+  local from = #id + 5
+  -- What only looks like a lone holder is left to room.lua, too. 116 is \`t\`, 32 is the blank behind the fence.
+  if content and find(content, id, 4, true) == 4 and byte(content, 3) == 116 and byte(content, from - 1) == 0
+    and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
+    and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
+    answers[at - 1] = 'h' .. sub(content, from, from + 15)
+  else
+    general[#general + 1] = at
+  end
+end
+if #general == 0 then return table.concat(answers, '\\n') end
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
-local ttl = tonumber(ARGV[1])
-local accept, inbox, mode, groupName = string.match(ARGV[4], '^(%d+) (%S+) ?([+=*]?)(.*)$')
-local answers, general = {}, {}
-
--- Lone holders. Only the expiry in their entry changes, where it stands; room.lua says where. Each text that Lua makes here costs as
--- much as a small command.
--- Unlike GET, MGET makes no error of a key that holds something else.
-local contents = mode ~= '*' and redis.call('MGET', unpack(KEYS, 2))
-local sub, find, call = string.sub, string.find, redis.call
-local nowText, tillText = string.format('%013.0f', now), string.format('%013.0f', now + ttl)
-local size, place
-for at = 2, #KEYS do
-  local key, id, content = KEYS[at], ARGV[at + 3], contents and contents[at - 1]
-  local from = #id + 4
-  local till = content and sub(content, from + 37, from + 49)
-  -- An expiry that sorts behind the new one is perhaps no number. Then room.lua refuses the key.
-  if content and find(content, id, 4, true) == 4 and sub(content, 1, 3) == '2 t' and sub(content, from, from + 2) == '\\0h '
-    and find(content, inbox, from + 50, true) and (till < tillText or not find(till, '%D')) then
-    if till > nowText and till < tillText then
-      if size ~= #id then size, place = #id, tostring(from + 36) end
-      -- First, so that no lease is lost to a full server. It refuses a script that begins with SETRANGE.
-      call('PEXPIRE', key, ARGV[2])
-      call('SETRANGE', key, place, tillText)
-    end
-    answers[at - 1] = till > nowText and 'h' .. sub(content, from + 3, from + 18) or 'g'
-  else
-    general[#general + 1] = at
-  end
-end
-if #general == 0 then return table.concat(answers, '\\n') end
 -- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
 -- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
 -- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
@@ -3650,8 +3719,9 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
-if #KEYS == 2 and mode ~= '*' and string.sub(ARGV[3], -2) == ' 0' then
-  local answer = keepHolder(KEYS[2], ARGV[5])
+local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+) ')
+if #KEYS == 2 and mode ~= '*' and minHold == '0' then
+  local answer = keepHolder(KEYS[2], ARGV[4])
   if answer then return answer end
 end
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
@@ -3749,9 +3819,9 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0h <fence> <sinceUs> <expiresAt> 0 <facts>\`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -3779,6 +3849,16 @@ local function first(section)
   end
   return room.first[section]
 end
+
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
+-- late, which is safe. Behind start.lua.
+local function expiry(key)
+  -- Redis tells its version since version 7.
+  if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
+  local left = redis.call('PTTL', key)
+  return left < 0 and left or now + left + 1
+end
+
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 -- Groups: waiters of one process for one key that are remembered by one entry; see renew.lua. Inside room.lua, which
@@ -3900,10 +3980,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string.
-local function parseLone(text)
-  local id, fence, since, till, hold, facts = string.match(text, '^2 t([^%z]+)%zh (%d+) (%d+) (%d+) (%d+) (.*)$')
-  return parse('e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' ' .. hold .. ' ' .. facts)
+-- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+local function parseLone(text, till)
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
 
@@ -4042,7 +4122,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
     enter(holder)
@@ -4270,7 +4350,6 @@ local function tombstone(id)
 end
 
 
-local patience, listens, minHold = string.match(ARGV[3], '^(%d+) (%d) (%d+)$')
 local asked = {
   ttl = ttl, patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), inbox = inbox,
   accept = tonumber(accept), joins = (mode == '+' or mode == '=') and groupName, begins = mode == '+',
@@ -4310,7 +4389,7 @@ if together and together ~= '-' then
   for index = 1, #KEYS - 1 do answers[index] = together end
 end
 local step = mode == '*' and askForGroup or ask
-for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return step(ARGV[at + 3]) end) end
+for _, at in ipairs(general) do answers[at - 1] = attempt(KEYS[at], function() return step(ARGV[at + 2]) end) end
 close()
 keepFence()
 addRest(answers)

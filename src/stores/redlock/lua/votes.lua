@@ -3,6 +3,7 @@
 -- KEYS    1 the room
 -- Result  a line `<expiresAt> <id>` for each ticket that holds here or is offered the key
 --@ start
+--@ expiry
 local lines = {}
 local function add(till, id, state)
   if id and state ~= 'l' and tonumber(till) > now then lines[#lines + 1] = till .. ' ' .. id end
@@ -10,8 +11,7 @@ end
 
 local lone = redis.pcall('GET', KEYS[1])
 if type(lone) == 'string' then
-  local id, till = string.match(lone, '^2 t([^%z]+)%zh %d+ %d+ (%d+) ')
-  add(till, id, 'h')
+  add(string.format('%013.0f', expiry(KEYS[1])), string.match(lone, '^2 t([^%z]+)%z%d+ %d+ '), 'h')
 elseif lone then
   for _, entry in ipairs(redis.call('ZRANGEBYLEX', KEYS[1], '[e', '(f')) do
     add(string.match(entry, '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)([^%z]+)%z(%a) '))

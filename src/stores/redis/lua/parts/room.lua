@@ -19,9 +19,9 @@
 -- The inbox of a waiter in a group is the name of the group, `inbox/…`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder and no waiter. Such a lone holder is kept as one string instead:
--- `2 t<id>\0h <fence> <sinceUs> <expiresAt> 0 <facts>`. In it the fence and sinceUs have 16 digits and the expiry has 13, so that a
--- script can find and change the expiry where it is.
+-- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
+-- `2 t<id>\0<fence> <sinceUs> <facts>`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
+-- Redis removes the key.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -49,6 +49,8 @@ local function first(section)
   end
   return room.first[section]
 end
+
+--@ expiry
 
 local function keep(till) room.needed = math.max(room.needed, till) end
 --@ group
@@ -190,7 +192,7 @@ local function open(key)
     room.refusal = '?' .. (layout or '')
   elseif lone then
     -- The holder is read before the key is removed, so that a text that is no holder stays where it is.
-    local holder = parseLone(lone)
+    local holder = parseLone(lone, expiry(key))
 --@@ cluster-stay
     redis.call('DEL', key)
     room.first.e, room.first.q = false, false
