@@ -13,6 +13,7 @@ import { openEtcd } from './adapters/etcd.ts'
 import { openEtcd3, openEtcd3Election } from './adapters/etcd3.ts'
 import {
   openMemory,
+  openMemoryWithOptions,
   openPostgres,
   openPostgresAsynchronous,
   openQuorum,
@@ -97,6 +98,7 @@ export const scenarios: readonly Scenario[] = [
     candidates: [
       tightCycle('bare keyed queue', openBareQueue, 1_000_000),
       tightCycle('holdfast', openMemory, 500_000),
+      tightCycle("holdfast, { ttl: '30s', wait: '5s' }", openMemoryWithOptions, 500_000),
       tightCycle('async-mutex', openAsyncMutex, 500_000),
       tightCycle('async-lock', openAsyncLock, 500_000),
     ],

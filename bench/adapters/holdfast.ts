@@ -2,7 +2,7 @@ import { join } from 'node:path'
 import { Redis } from 'ioredis'
 import { Pool } from 'pg'
 import type { Store } from '../../src/contract/index.ts'
-import { createLocks, type Locks } from '../../src/index.ts'
+import { createLocks, type Locks, type WaitOptions } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { postgresStore } from '../../src/stores/postgres/index.ts'
 import { redisStore } from '../../src/stores/redis/index.ts'
@@ -12,6 +12,11 @@ import type { Adapter, Surroundings } from '../adapter.ts'
 
 export async function openMemory(): Promise<Adapter> {
   return adapterOf(memoryStore(), async () => {})
+}
+
+/** Each call has options of its own. */
+export async function openMemoryWithOptions(): Promise<Adapter> {
+  return adapterOf(memoryStore(), async () => {}, { ttl: '30s', wait: '5s' })
 }
 
 export async function openSqlite({ folder }: Surroundings): Promise<Adapter> {
@@ -43,12 +48,16 @@ export async function openPostgresAsynchronous({ postgresUrl }: Surroundings): P
   return adapterOf(postgresStore(pool, { durability: 'asynchronous' }), () => pool.end())
 }
 
-function adapterOf(store: Store, closeClient: () => Promise<void>): Adapter & { readonly locks: Locks } {
+function adapterOf(
+  store: Store,
+  closeClient: () => Promise<void>,
+  options?: WaitOptions,
+): Adapter & { readonly locks: Locks } {
   const locks = createLocks(store, { wait: Number.POSITIVE_INFINITY })
   return {
     locks,
     async acquire(key) {
-      const lease = await locks.acquire(key)
+      const lease = await locks.acquire(key, options)
       return () => lease.release()
     },
     async close() {
