@@ -102,8 +102,9 @@ test('top shows who does not renew, and for how long', async () => {
 
 /** Makes a room with a lone holder older by so many milliseconds. */
 const AGED = `
-local start, since, till, rest = string.match(redis.call('GET', KEYS[1]), '^(2 t[^%z]+%zh %d+ )(%d+) (%d+)( .*)$')
-redis.call('SET', KEYS[1], start .. string.format('%.0f %.0f', since - ARGV[1] * 1000, till - ARGV[1]) .. rest, 'KEEPTTL')
+local start, since, rest = string.match(redis.call('GET', KEYS[1]), '^(2 t[^%z]+%z%d+ )(%d+)( .*)$')
+local left = redis.call('PTTL', KEYS[1]) - ARGV[1]
+redis.call('SET', KEYS[1], start .. string.format('%.0f', since - ARGV[1] * 1000) .. rest, 'PX', left)
 `
 
 test('top evicts the holders of the marked key, once it has asked why', async () => {

@@ -16,11 +16,14 @@ async function psql(scene: JobsScene, script: string): Promise<readonly string[]
   return stdout.split('\n').slice(0, -1)
 }
 
-/** What a claim and the clean-up will see of the jobs, in order: all but ids and instants. */
+/**
+ * What a claim and the clean-up will see of the jobs, in order: all but ids and instants. Times are in whole minutes, because it takes
+ * some time to enqueue them.
+ */
 async function rows(scene: JobsScene): Promise<readonly unknown[]> {
   const all = await scene.sql(`
     select to_jsonb(j) - '{id,enqueued_at,due_at,ready_at,key_until}'::text[] || jsonb_build_object(
-      'due', round(extract(epoch from due_at - enqueued_at)), 'key', round(extract(epoch from key_until - enqueued_at))
+      'due', round(extract(epoch from due_at - enqueued_at) / 60), 'key', round(extract(epoch from key_until - enqueued_at) / 60)
     ) as job from $schema.jobs j where name = 'same' order by id`)
   return all.map(({ job }) => job)
 }
@@ -72,7 +75,7 @@ test('the function makes the same jobs of the same options as `enqueue`', async 
     { key: 'waiting' },
     { key: 'running', uniqueFor: 'running' },
     { key: 'while', uniqueFor: '10m', ifTaken: 'update' },
-    { key: 'later', delay: 500, ifTaken: 'postpone' },
+    { key: 'later', delay: 180_000, ifTaken: 'postpone' },
   ]
   const child = (await jobs.enqueue('child', null, { delay: '1h' })) ?? ''
   const options: readonly EnqueueOptions[] = [
