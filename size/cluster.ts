@@ -16,7 +16,7 @@ import type { SimulatedTime } from '../src/testing/index.ts'
 /**
  * Masters that share the slots of all keys, on simulated time. Each slot is a memory store, which runs the law. A slot may move to
  * another master; a process that asks the old one is sent on, which costs a request more. A message goes to the process of its
- * ticket alone, as on a channel of its own. Nothing gets lost here.
+ * ticket alone, as on a channel of its own. Nothing gets lost here. A single master is a server with one store for all keys.
  */
 export class SimulatedCluster {
   readonly time: SimulatedTime
@@ -33,7 +33,7 @@ export class SimulatedCluster {
   constructor(time: SimulatedTime, masters: number) {
     this.time = time
     this.requests = new Array(masters).fill(0)
-    this.#owners = Array.from({ length: SLOTS }, (_, slot) => slot % masters)
+    this.#owners = Array.from({ length: masters > 1 ? SLOTS : 1 }, (_, slot) => slot % masters)
   }
 
   get requestsInAll(): number {
@@ -125,14 +125,18 @@ class ClusterLink implements Store {
   }
 
   acquire(ticket: Ticket): Promise<AcquireAnswer> {
-    return this.#ask(slotOf(ticket.key), [ticket.id], (store) => store.acquire(ticket) as AcquireAnswer)
+    return this.#ask(
+      slotOf(ticket.key, this.#map.length),
+      [ticket.id],
+      (store) => store.acquire(ticket) as AcquireAnswer,
+    )
   }
 
   /** One request to each slot, as on a real cluster: a script may not reach over slots. */
   async renew(tickets: readonly Ticket[]): Promise<readonly RenewAnswer[]> {
     const bySlot = new Map<number, { readonly ticket: Ticket; readonly place: number }[]>()
     for (const [place, ticket] of tickets.entries()) {
-      const slot = slotOf(ticket.key)
+      const slot = slotOf(ticket.key, this.#map.length)
       const some = bySlot.get(slot)
       if (some === undefined) bySlot.set(slot, [{ ticket, place }])
       else some.push({ ticket, place })
@@ -151,7 +155,7 @@ class ClusterLink implements Store {
 
   async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
     const answer = await this.#ask(
-      slotOf(request.key),
+      slotOf(request.key, this.#map.length),
       [],
       (store) => store.release(request) as ReleaseAnswer,
     )
@@ -186,11 +190,12 @@ class ClusterLink implements Store {
 }
 
 /** Any hash that spreads the keys will do. */
-function slotOf(key: string): number {
+function slotOf(key: string, slots: number): number {
   let hash = 0
   for (let index = 0; index < key.length; index += 1) hash = (hash * 31 + key.charCodeAt(index)) | 0
-  return (hash ^ (hash >>> 15)) & (SLOTS - 1)
+  return (hash ^ (hash >>> 15)) & (slots - 1)
 }
 
+/** A power of two. */
 export const SLOTS = 1024
 const LATENCY_MS = 0.5

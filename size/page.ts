@@ -14,8 +14,8 @@ export function pageOf({ date, crowds, fleets, year }: Results): string {
   const busiest = fleets.at(-1)
   return `# Size
 
-How much does a hand-over cost when a hundred thousand wait? What do ten thousand processes ask of a cluster? What is left after a year? The
-engine and the law run on simulated time, with the processes and the masters of such a system around them:
+How much does a hand-over cost when a hundred thousand wait? What do a thousand processes ask of one server, and ten thousand of a
+cluster? What is left after a year? The engine and the law run on simulated time, with the processes and the masters of such a system around them:
 
 \`\`\`sh
 npm run size
@@ -45,12 +45,12 @@ ${crowds
 A hand-over is one request, the release, and one message, which is the lease. Beside that, each process asks about its waiters every two seconds,
 up to 500 of them in one request. *Left behind* counts keys and tickets, in the stores and in the processes, when all have given up.
 
-## Processes over a cluster whose slots move
+## Processes on one server, and over a cluster whose slots move
 
 Each process holds a key of its own for the whole time, with the default ttl of 30 s. Every 10 seconds or so it also takes one of the shared keys, of
-which there is one for ten processes. Two slots a second move to another master.
+which there is one for ten processes. In the cluster, two slots a second move to another master.
 
-![Requests per second of a process are level, and those of a master grow with the processes.](images/size-fleet.svg)
+![Over the cluster, requests per second of a process are level, and those of a master grow with the processes.](images/size-fleet.svg)
 
 | processes | masters | slots moved in ${number(busiest?.seconds)} s | hand-overs | redirects | requests per second: a process | a master | the busiest master | leases lost | left behind |
 |---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|
@@ -60,6 +60,9 @@ ${fleets
       `| ${number(one.processes)} | ${number(one.masters)} | ${number(one.movedSlots)} | ${number(one.handOvers)} | ${number(one.redirects)} | ${number(one.requestsPerProcessSecond)} | ${number(one.requestsPerMasterSecond)} | ${number(one.requestsAtBusiestSecond)} | ${number(one.lostLeases)} | ${number(one.left)} |`,
   )
   .join('\n')}
+
+The row with one master is the single server, which has no slots to move. A process sends it about as many requests as a cluster, except
+for the redirects.
 
 ## A year of a busy key
 
@@ -84,10 +87,11 @@ export async function plotsOf({
     ...crowds.map((one) => ({ x: one.waiters, y: one.requestsPerHandOver, name: 'requests' })),
     ...crowds.map((one) => ({ x: one.waiters, y: one.messagesPerHandOver, name: 'messages' })),
   ])
+  const overCluster = fleets.filter(({ masters }) => masters > 1)
   const fleet = await line('Processes over a cluster', 'processes', 'requests per second', [
-    ...fleets.map((one) => ({ x: one.processes, y: one.requestsPerProcessSecond, name: 'a process' })),
-    ...fleets.map((one) => ({ x: one.processes, y: one.requestsPerMasterSecond, name: 'a master' })),
-    ...fleets.map((one) => ({
+    ...overCluster.map((one) => ({ x: one.processes, y: one.requestsPerProcessSecond, name: 'a process' })),
+    ...overCluster.map((one) => ({ x: one.processes, y: one.requestsPerMasterSecond, name: 'a master' })),
+    ...overCluster.map((one) => ({
       x: one.processes,
       y: one.requestsAtBusiestSecond,
       name: 'the busiest master',

@@ -13,7 +13,7 @@ const root = fileURLToPath(new URL('../', import.meta.url))
 const crowds: Results['crowds'][number][] = []
 for (const waiters of [100, 1_000, 10_000, 100_000])
   crowds.push(tell(await crowd({ waiters, processes: 100, handOvers: 100 })))
-const fleets: Results['fleets'][number][] = []
+const fleets = [tell(await fleet({ processes: 1_000, masters: 1, seconds: 60 }))]
 for (const processes of [100, 1_000, 10_000])
   fleets.push(tell(await fleet({ processes, masters: 100, seconds: 60 })))
 const results: Results = {

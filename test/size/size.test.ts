@@ -27,6 +27,15 @@ test('processes over a cluster whose slots move lose no lease, and leave nothing
   expect({ lostLeases, left }).toEqual({ lostLeases: 0, left: 0 })
 })
 
+test('processes on one server send as many requests each, however many they are, and none is redirected', async () => {
+  for (const processes of [20, 200]) {
+    const result = await fleet({ processes, masters: 1, seconds: 30 })
+    expect(result.requestsPerProcessSecond).toBeGreaterThan(0.2)
+    expect(result.requestsPerProcessSecond).toBeLessThan(0.4)
+    expect(result).toMatchObject({ movedSlots: 0, redirects: 0, lostLeases: 0, left: 0 })
+  }
+})
+
 test('a day of a busy key leaves nothing behind', async () => {
   const { handOvers, newKeys, months, left } = await year({ days: 1, everySeconds: 300 })
   expect({ handOvers, newKeys, left }).toEqual({ handOvers: 576, newKeys: 288, left: 0 })
@@ -45,6 +54,10 @@ test('the results show what a large system costs', () => {
     expect(one.messagesPerHandOver).toBe(1)
     expect(one.left).toBe(0)
   }
-  for (const one of fleets) expect([one.lostLeases, one.left]).toEqual([0, 0])
+  for (const one of fleets) {
+    expect(one.requestsPerProcessSecond).toBeLessThan(0.35)
+    expect([one.lostLeases, one.left]).toEqual([0, 0])
+  }
   expect(whole.left).toBe(0)
+  expect(whole.months.at(-1)?.heapMiB).toBeLessThan(1.1 * (whole.months[0]?.heapMiB ?? 0))
 })
