@@ -216,7 +216,7 @@ export class RenewalLoop {
 
   #answered(asked: AskedBatch, answers: readonly RenewAnswer[], when: Exchange): RenewalOutcome {
     if (!Array.isArray(answers)) return this.#failed(asked, invalidAnswer(), when)
-    return { ...asked, answers, when }
+    return { batch: asked.batch, tickets: asked.tickets, answers, when }
   }
 
   #failed(asked: AskedBatch, error: unknown, when: Exchange): RenewalOutcome {
