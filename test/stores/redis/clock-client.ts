@@ -4,7 +4,8 @@ import type { IoredisClient, IoredisConnection } from '../../../src/stores/redis
 /**
  * A client that lets the scripts of the store see a time that the test sets. It puts its own commands about times in place of the
  * server's, and changes nothing else of a script. Lone holders expire by that time, too: until when their key is kept stands in another
- * key beside it, and each script begins by deleting those of its keys whose time is over.
+ * key beside it, and each script begins by deleting those of its keys whose time is over. Redis keeps a key for the millisecond in which it
+ * expires, and this clock does not, as the law has it.
  */
 export function clockClient(
   url: string,

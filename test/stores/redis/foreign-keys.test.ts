@@ -15,8 +15,12 @@ afterAll(() => server.close())
 test.each([
   ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '2 apples')],
   ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '2 x')],
-  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0h 12 apples')],
-  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0h apples')],
+  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '2 tfoo\x0012 apples')],
+  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0apples')],
+  [
+    'a lone holder with other facts',
+    (redis: Redis, key: string) => redis.set(key, '2 tfoo\x0012 12 garbage', 'PX', 60_000),
+  ],
 ] as const)(
   '%s fails its own call, and neither its neighbours in the same tick nor the fences',
   async (_what, spoil) => {
@@ -43,7 +47,8 @@ test.each([
       await neighbour.value.release()
     }
     expect(BigInt((await redis.get('holdfast:fence')) ?? 0)).toBeGreaterThan(BigInt(ahead))
-    await redis.del('holdfast:{bad}')
+    // What is refused stays as it is.
+    expect(await redis.del('holdfast:{bad}')).toBe(1)
     expect((await redis.keys('*')).sort()).toEqual(['holdfast:fence'])
     await locks.close()
     redis.disconnect()

@@ -176,7 +176,7 @@ test('a group whose first waiters leave before the others join is over, and reme
   const [first, second, third] = [ticket({ key: 'key' }), ticket({ key: 'key' }), ticket({ key: 'key' })]
   for (const one of [first, second, third]) await store.acquire(one)
   const renew = (mode: string, id: string) => {
-    const args = ['30000', '6000 0 0 0', `2000 inbox ${mode}`, id]
+    const args = ['30000', '6000 0 0', `2000 inbox ${mode}`, id]
     return server.command('EVAL', scripts.renew, '2', 'holdfast:fence', 'holdfast:{key}', ...args)
   }
   expect(await renew('+inbox/1', first.id)).toMatch(/^q/)

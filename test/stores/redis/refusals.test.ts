@@ -174,7 +174,7 @@ describe('a key that is used by something else', () => {
       fenceOf(await store.acquire(mine))
       const holder = String(await server.command('GET', 'holdfast:{key}'))
       const other = `${layout}${holder.slice(1)}`
-      await server.command('SET', 'holdfast:{key}', other)
+      await server.command('SET', 'holdfast:{key}', other, 'PX', '60000')
       expect(await store.renew([{ ...mine, ttlMs: 2 * mine.ttlMs }])).toMatchObject([{ tag: 'gone' }])
       expect(await server.command('GET', 'holdfast:{key}')).toBe(other)
     },

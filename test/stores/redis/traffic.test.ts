@@ -176,14 +176,14 @@ test('a million keys that were taken and released leave nothing behind', async (
 })
 
 test('rooms whose holders and waiters never came back are gone soon after the last of these was forgotten', async () => {
-  const lone = ticket({ key: 'lone', ttlMs: 200 })
+  const lone = ticket({ key: 'lone', ttlMs: 20_000 })
   const delayed = ticket({ key: 'delayed', ttlMs: 100, lockDelayMs: 100 })
   // On a busy machine the waiter may come when the holder's ttl is over, and hold.
   const [holder, waiter] = [ticket({ ttlMs: 100 }), ticket({ ttlMs: 100, patienceMs: 200 })]
   for (const each of [lone, delayed, holder, waiter]) await store.acquire(each)
   await store.release({ key: 'cancelled', id: 'nobody', cancel: true })
   for (const [key, mostMs] of [
-    ['lone', 200],
+    ['lone', 20_000],
     ['delayed', 10_200],
     ['key', 10_200],
     ['cancelled', 70_000],

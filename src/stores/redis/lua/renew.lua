@@ -6,8 +6,8 @@
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs
---         2 `patienceMs listens minHoldMs lockDelayMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see
---           `heard` in room.lua
+--         2 `patienceMs listens minHoldMs`; listens is 1 or 4 if the process that asks receives messages, else 0; see `heard` in
+--           room.lua
 --         3 `acceptMs inbox` of the process that asks; behind that ` <group>`, ` +<group>`, ` =<group>` or ` *`. With a group there is
 --           one room
 --         4… the ids, in the order of the rooms. With `*` the names of groups
@@ -20,8 +20,8 @@
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front of a crowd
--- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front
+-- of a crowd (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
 local ttl = tonumber(ARGV[1])
 local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
@@ -43,9 +43,9 @@ local later = redis.REDIS_VERSION_NUM and 'GT'
 for at = 2, #KEYS do
   local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
   local from = #id + 5
-  -- What only looks like a lone holder is left to room.lua, too. 116 is `t`, 32 is the blank behind the fence.
-  if content and find(content, id, 4, true) == 4 and byte(content, 3) == 116 and byte(content, from - 1) == 0
-    and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
+  -- What only looks like a lone holder is left to room.lua, too. 50 is the layout 2, 116 is `t`, 32 is the blank behind the fence.
+  if content and find(content, id, 4, true) == 4 and byte(content, 1) == 50 and byte(content, 3) == 116
+    and byte(content, from - 1) == 0 and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
     and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
     answers[at - 1] = 'h' .. sub(content, from, from + 15)
   else
@@ -71,7 +71,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', 'e' .. till .. id .. '\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
-local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+) ')
+local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+)$')
 if #KEYS == 2 and mode ~= '*' and minHold == '0' then
   local answer = keepHolder(KEYS[2], ARGV[4])
   if answer then return answer end

@@ -270,13 +270,13 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
--- late, which is safe. Behind start.lua.
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
 local function expiry(key)
   -- Redis tells its version since version 7.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  local left = redis.call('PTTL', key)
-  return left < 0 and left or now + left + 1
+  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  local left, at = redis.call('PTTL', key), redis.call('TIME')
+  return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
 
 
@@ -400,9 +400,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
+-- nobody knows when the lease ends.
 local function parseLone(text, till)
-  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
@@ -953,13 +954,13 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
--- late, which is safe. Behind start.lua.
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
 local function expiry(key)
   -- Redis tells its version since version 7.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  local left = redis.call('PTTL', key)
-  return left < 0 and left or now + left + 1
+  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  local left, at = redis.call('PTTL', key), redis.call('TIME')
+  return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
 
 
@@ -1083,9 +1084,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
+-- nobody knows when the lease ends.
 local function parseLone(text, till)
-  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
@@ -1453,13 +1455,13 @@ local function tried(...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
--- late, which is safe. Behind start.lua.
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
 local function expiry(key)
   -- Redis tells its version since version 7.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  local left = redis.call('PTTL', key)
-  return left < 0 and left or now + left + 1
+  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  local left, at = redis.call('PTTL', key), redis.call('TIME')
+  return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
 
 local contents = { string.format('%.0f', now) }
@@ -1508,9 +1510,9 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first, and need no look at the clock. Then comes a single holder with a crowd behind it or with nobody (crowd.lua). All other tickets go by
--- room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a minimum hold stays until
--- that is over.
+-- Lone holders come first, and need no look at the clock. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
+-- All other tickets go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a
+-- minimum hold stays until that is over.
 local answers, general = {}, {}
 for at = 2, #KEYS do
   -- Unlike GET, MGET makes no error of a key that holds something else.
@@ -1748,13 +1750,13 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
--- late, which is safe. Behind start.lua.
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
 local function expiry(key)
   -- Redis tells its version since version 7.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  local left = redis.call('PTTL', key)
-  return left < 0 and left or now + left + 1
+  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  local left, at = redis.call('PTTL', key), redis.call('TIME')
+  return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
 
 
@@ -1878,9 +1880,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
+-- nobody knows when the lease ends.
 local function parseLone(text, till)
-  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 
@@ -2239,8 +2242,8 @@ return table.concat(answers, '\\n')
 --
 -- KEYS    1 the last fence · 2… the rooms
 -- ARGV    1 ttlMs
---         2 \`patienceMs listens minHoldMs lockDelayMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see
---           \`heard\` in room.lua
+--         2 \`patienceMs listens minHoldMs\`; listens is 1 or 4 if the process that asks receives messages, else 0; see \`heard\` in
+--           room.lua
 --         3 \`acceptMs inbox\` of the process that asks; behind that \` <group>\`, \` +<group>\`, \` =<group>\` or \` *\`. With a group there is
 --           one room
 --         4… the ids, in the order of the rooms. With \`*\` the names of groups
@@ -2253,8 +2256,8 @@ return table.concat(answers, '\\n')
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front of a crowd
--- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front
+-- of a crowd (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
 local ttl = tonumber(ARGV[1])
 local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
@@ -2276,9 +2279,9 @@ local later = redis.REDIS_VERSION_NUM and 'GT'
 for at = 2, #KEYS do
   local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
   local from = #id + 5
-  -- What only looks like a lone holder is left to room.lua, too. 116 is \`t\`, 32 is the blank behind the fence.
-  if content and find(content, id, 4, true) == 4 and byte(content, 3) == 116 and byte(content, from - 1) == 0
-    and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
+  -- What only looks like a lone holder is left to room.lua, too. 50 is the layout 2, 116 is \`t\`, 32 is the blank behind the fence.
+  if content and find(content, id, 4, true) == 4 and byte(content, 1) == 50 and byte(content, 3) == 116
+    and byte(content, from - 1) == 0 and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
     and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
     answers[at - 1] = 'h' .. sub(content, from, from + 15)
   else
@@ -2335,7 +2338,7 @@ local function keepHolder(key, id)
   redis.call('ZADD', key, '0', 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
   return 'h' .. fence
 end
-local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+) ')
+local patience, listens, minHold = string.match(ARGV[2], '^(%d+) (%d) (%d+)$')
 if #KEYS == 2 and mode ~= '*' and minHold == '0' then
   local answer = keepHolder(KEYS[2], ARGV[4])
   if answer then return answer end
@@ -2466,13 +2469,13 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever. Before version 7 this is up to 1 ms too
--- late, which is safe. Behind start.lua.
+-- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
 local function expiry(key)
   -- Redis tells its version since version 7.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  local left = redis.call('PTTL', key)
-  return left < 0 and left or now + left + 1
+  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  local left, at = redis.call('PTTL', key), redis.call('TIME')
+  return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
 
 
@@ -2596,9 +2599,10 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if Redis keeps the key for ever: then nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
+-- nobody knows when the lease ends.
 local function parseLone(text, till)
-  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (.*)$')
+  local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
 end
 

@@ -23,8 +23,8 @@ export class GrantTerms {
     ticket: Ticket,
     { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
   ): void {
-    addTimes(args, ticket, flow, group)
-    args.push(this.#facts(ticket))
+    const times = `${timesOf(ticket, flow)} ${whole(ticket.lockDelayMs)}`
+    args.push(whole(ticket.ttlMs), group === undefined ? times : `${times} ${group}`, this.#facts(ticket))
   }
 
   /**
@@ -36,8 +36,8 @@ export class GrantTerms {
     ticket: Ticket,
     { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
   ): void {
-    addTimes(args, ticket, flow)
-    args.push(`${whole(ticket.acceptMs)} ${this.#inbox}${group === undefined ? '' : ` ${group}`}`)
+    const asker = `${whole(ticket.acceptMs)} ${this.#inbox}`
+    args.push(whole(ticket.ttlMs), timesOf(ticket, flow), group === undefined ? asker : `${asker} ${group}`)
   }
 
   /** `units limit acceptMs lockDelayMs grantMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */
@@ -61,15 +61,9 @@ type Flow = MessageSubscription['flow']
 /** As room.lua keeps it of a waiter. */
 const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
 
-/** Few arguments, because each of them is felt on both sides. What is rarely looked at goes together. */
-function addTimes(
-  args: string[],
-  { ttlMs, minHoldMs, patienceMs, lockDelayMs }: Ticket,
-  flow: Flow,
-  group?: string,
-): void {
-  const terms = `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)} ${whole(lockDelayMs)}`
-  args.push(whole(ttlMs), group === undefined ? terms : `${terms} ${group}`)
+/** One argument, because each of them is felt on both sides. */
+function timesOf({ minHoldMs, patienceMs }: Ticket, flow: Flow): string {
+  return `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`
 }
 
 /** Redis knows no parts of a millisecond. Rounded up, because a lease may end late and never early. */

@@ -25,7 +25,7 @@ type Send = (
 
 /**
  * Reads rooms with commands of the category `@read` only, for a user that may not run scripts. Most rooms have a lone holder, so MGET
- * reads nearly all of them.
+ * reads nearly all of them, and each takes one more command for its expiry.
  */
 export async function readByCommands(send: Send, names: readonly string[]): Promise<StoredRooms> {
   const portions = Array.from({ length: Math.ceil(names.length / TOGETHER) }, (_, at) =>
@@ -51,8 +51,14 @@ async function loneTexts(send: Send, names: readonly string[]): Promise<readonly
 
 /** As inspect.lua has it. An empty list if the key is gone by now, or if Redis keeps it for ever. */
 async function withExpiry(send: Send, name: string, text: string): Promise<StoredRoom> {
-  const { expiresAt } = await expiryOf(send, name)
+  const expiresAt = (await expiryOf(send, name)) ?? (await expiryByOwnClock(send, name))
   return expiresAt < 0 ? [] : `${expiresAt} ${text}`
+}
+
+/** Before version 7 Redis does not tell its time to such a user. Then all times are by the clock of this process. */
+async function expiryByOwnClock(send: Send, name: string): Promise<number> {
+  const left = await numberOf(send('PTTL', [name]))
+  return left < 0 ? left : Date.now() + left
 }
 
 /**
@@ -61,37 +67,31 @@ async function withExpiry(send: Send, name: string, text: string): Promise<Store
  */
 async function serverTime(send: Send, names: readonly string[]): Promise<number> {
   for (let from = 0; from < names.length; from += ROOMS_FOR_TIME) {
-    const expiries = await Promise.all(
-      names.slice(from, from + ROOMS_FOR_TIME).map((name) => expiryOf(send, name)),
+    const times = await Promise.all(
+      names.slice(from, from + ROOMS_FOR_TIME).map((name) => timeBy(send, name)),
     )
-    const latest = Math.max(0, ...expiries.map(({ readAt }) => readAt ?? 0))
+    const latest = Math.max(0, ...times.flatMap((time) => time ?? []))
     if (latest > 0) return latest
   }
   return 0
 }
 
-interface Expiry {
-  /** Below 0 if the key is gone, or is kept for ever. */
-  readonly expiresAt: number
-  /** The server's time. Undefined if the key says nothing about it. */
-  readonly readAt: number | undefined
+/** Undefined if the room is gone, or is kept for ever. */
+async function timeBy(send: Send, name: string): Promise<number | undefined> {
+  // In this order: a renewal between the two makes the time too small and never too large.
+  const [until, left] = await Promise.all([expiryOf(send, name), numberOf(send('PTTL', [name]))])
+  if (until === undefined) return Date.now()
+  return until < 0 || left < 0 ? undefined : until - left
 }
 
-/** Before version 7 Redis does not tell its time to such a user. Then all times are by the clock of this process. */
-async function expiryOf(send: Send, name: string): Promise<Expiry> {
-  // In this order: a renewal between the two makes the time too small and never too large.
-  const [until, left] = await Promise.all([
-    numberOf(send('PEXPIRETIME', [name])).catch((error: unknown) => {
-      if (replyCode(error) !== 'ERR') throw error
-      return undefined
-    }),
-    numberOf(send('PTTL', [name])),
-  ])
-  if (until === undefined) {
-    const readAt = Date.now()
-    return { expiresAt: left < 0 ? left : readAt + left, readAt }
+/** Below 0 if the key is gone, or is kept for ever. Undefined if the server does not know the command. */
+async function expiryOf(send: Send, name: string): Promise<number | undefined> {
+  try {
+    return await numberOf(send('PEXPIRETIME', [name]))
+  } catch (error) {
+    if (replyCode(error) === 'ERR') return undefined
+    throw error
   }
-  return { expiresAt: until, readAt: until < 0 || left < 0 ? undefined : until - left }
 }
 
 async function numberOf(reply: Promise<unknown>): Promise<number> {
