@@ -196,6 +196,6 @@ function slotOf(key: string, slots: number): number {
   return (hash ^ (hash >>> 15)) & (slots - 1)
 }
 
-/** A power of two. */
+/** A power of two, because `slotOf` masks with it. */
 export const SLOTS = 1024
 const LATENCY_MS = 0.5

@@ -61,8 +61,8 @@ ${fleets
   )
   .join('\n')}
 
-The row with one master is the single server, which has no slots to move. A process sends it about as many requests as a cluster, except
-for the redirects.
+The row with one master is the single server. It has no slots to move. Without redirects, a process sends a single server about as many
+requests as it sends to a cluster.
 
 ## A year of a busy key
 

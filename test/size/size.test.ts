@@ -27,7 +27,7 @@ test('processes over a cluster whose slots move lose no lease, and leave nothing
   expect({ lostLeases, left }).toEqual({ lostLeases: 0, left: 0 })
 })
 
-test('processes on one server send as many requests each, however many they are, and none is redirected', async () => {
+test('each process sends one server as many requests, however many processes there are, and none is redirected', async () => {
   for (const processes of [20, 200]) {
     const result = await fleet({ processes, masters: 1, seconds: 30 })
     expect(result.requestsPerProcessSecond).toBeGreaterThan(0.2)

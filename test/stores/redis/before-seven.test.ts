@@ -15,7 +15,7 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-/** A client that makes a server look as old as that, to the scripts and to the store. */
+/** A client that makes a server look like Redis 6.2, to the scripts and to the store. */
 function oldClient(url: string, change = (text: string) => text): IoredisClient & { call: unknown } {
   return {
     status: 'wait',
@@ -37,13 +37,13 @@ function oldClient(url: string, change = (text: string) => text): IoredisClient 
   }
 }
 
-test('an old server follows the law step by step', async () => {
+test('Redis 6.2 follows the law step by step', async () => {
   const store = soundRooms(redisStore(oldClient(server.url)), server.url, Date.now)
   await followsTheLaw({ store, grants: true, histories: 150 })
   await store.close()
 }, 600_000)
 
-test('on an old server a renewal makes a lease last longer, and never shorter', async () => {
+test('on Redis 6.2 a renewal makes a lease last longer, and never shorter', async () => {
   const store = redisStore(oldClient(server.url))
   const mine = ticket({ key: 'lone', ttlMs: 20_000 })
   const fence = fenceOf(await store.acquire(mine))
@@ -64,7 +64,7 @@ test('on an old server a renewal makes a lease last longer, and never shorter', 
   await store.close()
 })
 
-test('on an old server no lease ends early, however long the script has run when it asks for the expiry', async () => {
+test('on Redis 6.2 no lease ends early, even if a script asks for the expiry late', async () => {
   const slow = (text: string): string => text.replace('left, at = redis', 'left, at = pause() or redis')
   const store = redisStore(oldClient(server.url, (text) => PAUSE + slow(text)))
   const [holder, waiter] = [ticket({ key: 'slow' }), ticket({ key: 'slow' })]
@@ -86,7 +86,7 @@ local function pause()
 end
 `
 
-test('on an old server a user that may only read sees who holds, and for how long', async () => {
+test('on Redis 6.2 a user that may only read sees who holds, and for how long', async () => {
   const [store, reader] = [
     redisStore(oldClient(server.url)),
     redisStore(oldClient(server.url), { readOnly: true }),

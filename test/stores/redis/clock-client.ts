@@ -2,10 +2,9 @@ import { Redis } from 'ioredis'
 import type { IoredisClient, IoredisConnection } from '../../../src/stores/redis/index.ts'
 
 /**
- * A client that lets the scripts of the store see a time that the test sets. It puts its own commands about times in place of the
- * server's, and changes nothing else of a script. Lone holders expire by that time, too: until when their key is kept stands in another
- * key beside it, and each script begins by deleting those of its keys whose time is over. Redis keeps a key for the millisecond in which it
- * expires, and this clock does not, as the law has it.
+ * A client that lets the scripts of the store see a time that the test sets. It replaces the commands of a script that read or set times,
+ * and deletes expired lone holders before the script. The expiry of a lone holder stands in a second key, `<room>:until`. Redis still has
+ * a key in the millisecond in which it expires. This clock does not, like the law.
  */
 export function clockClient(
   url: string,

@@ -15,10 +15,16 @@ afterAll(() => server.close())
 test.each([
   ['a text that begins like a room', (redis: Redis, key: string) => redis.set(key, '2 apples')],
   ['a sorted set that begins like a room', (redis: Redis, key: string) => redis.zadd(key, 0, '2 x')],
-  ['a lone holder that is cut off', (redis: Redis, key: string) => redis.set(key, '2 tfoo\x0012 apples')],
-  ['a lone holder without a fence', (redis: Redis, key: string) => redis.set(key, '2 tfoo\0apples')],
   [
-    'a lone holder with other facts',
+    'a lone holder that is cut off',
+    (redis: Redis, key: string) => redis.set(key, '2 tfoo\x0012 apples', 'PX', 60_000),
+  ],
+  [
+    'a lone holder without a fence',
+    (redis: Redis, key: string) => redis.set(key, '2 tfoo\0apples', 'PX', 60_000),
+  ],
+  [
+    'a lone holder with facts of another form',
     (redis: Redis, key: string) => redis.set(key, '2 tfoo\x0012 12 garbage', 'PX', 60_000),
   ],
 ] as const)(

@@ -143,7 +143,7 @@ describe('a key that is used by something else', () => {
     expect(await server.command('DUMP', 'holdfast:{key}')).toEqual(before)
   })
 
-  test('and is a lone holder that lost its expiry is given to nobody until it is released, and its neighbour is renewed', async () => {
+  test('and is a lone holder without an expiry: nobody else gets it until its release, and its neighbour is renewed', async () => {
     const [mine, other] = [ticket(), ticket({ key: 'other' })]
     for (const each of [mine, other]) fenceOf(await store.acquire(each))
     const holder = await server.command('GET', 'holdfast:{key}')
@@ -158,7 +158,7 @@ describe('a key that is used by something else', () => {
     expect((await store.acquire(ticket())).tag).toBe('held')
   })
 
-  test('and is a lone holder of an earlier form is refused, and left as it is', async () => {
+  test('and is a lone holder in an earlier form: it is refused and left as it is', async () => {
     const mine = ticket()
     const other = `2 t${mine.id}\0h 1700000000000000 1700000000000000 9999999999999 0 1 1 1 0 0 inbox {}`
     await server.command('SET', 'holdfast:{key}', other, 'PX', '30000')

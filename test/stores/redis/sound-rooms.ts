@@ -27,7 +27,7 @@ export function soundRooms(store: Store, url: string, nowMs: () => number): Stor
       const most = Math.max(fenceBefore ?? fence, now * 1000 + 999) + 1000
       assert.ok(fence >= (fenceBefore ?? 0) && fence < most, `the last fence ${fence} follows ${fenceBefore}`)
       fenceBefore = fence
-      // Beside a room may stand until when a clock client keeps it.
+      // A clock client keeps the expiry of a lone holder in a key beside it, `<room>:until`.
       const rooms = keys.filter((key) => key.endsWith('}'))
       await Promise.all(rooms.map((key) => checkKey(redis, key, { fence, now })))
       return store.inspect(request)

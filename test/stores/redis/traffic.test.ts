@@ -250,7 +250,7 @@ test.each([
   }
   await server.command('CONFIG', 'RESETSTAT')
   if (verb === 'acquire') await store.acquire(mine)
-  // A longer ttl, because it takes one more command if the expiry is the same to the millisecond.
+  // A longer ttl: if the expiry stays the same to the millisecond, a renewal takes one command more.
   else if (verb === 'renew') await store.renew([{ ...mine, ttlMs: mine.ttlMs + 1000 }])
   else await store.release(releaseOf(mine))
   // The PING of the connection for messages may fall into this time.

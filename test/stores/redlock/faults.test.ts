@@ -225,7 +225,7 @@ describe('a server that has forgotten its votes', () => {
     const [store, other] = [masters.store(), masters.store()]
     const [holder, refused, next] = [ticket(), ticket({ patienceMs: 0 }), ticket({ patienceMs: 0 })]
     const fence = fenceOf(await store.acquire(holder))
-    // A release waits for most servers only, so each of these must have the vote.
+    // An acquire is answered when a majority has voted. All servers restart here, so each of them must have the vote first.
     await masters.untilAllHave(holder)
     for (const server of masters.servers) {
       await server.kill()

@@ -28,14 +28,14 @@
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
 --@ start
--- A lone holder has neither; see room.lua.
-local lone = string.find(ARGV[2], ' 0 0', -4, true)
+-- Whether the call has no minimum hold, no lock-delay and no group. Then a ticket that gets a free room is a lone holder; see room.lua.
+local canBeLone = string.find(ARGV[2], ' 0 0', -4, true)
 
 --@ last
 
 -- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
 -- needed.
-if #KEYS == 2 and lone then
+if #KEYS == 2 and canBeLone then
   local fence = usText
 --@@ proposal
   if redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\0' .. fence .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1], 'NX') then
@@ -88,15 +88,15 @@ local answers, general = {}, {}
 local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local begin = '2 t' .. ARGV[at + 2] .. '\0'
-  if lone and redis.call('SET', KEYS[at], begin .. fence .. state, 'PX', ARGV[1], 'NX') then
+  local prefix = '2 t' .. ARGV[at + 2] .. '\0'
+  if canBeLone and redis.call('SET', KEYS[at], prefix .. fence .. state, 'PX', ARGV[1], 'NX') then
     if not lastFence then
       local given = nextFence()
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
         -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-        redis.call('SET', KEYS[at], begin .. given .. state, 'PX', ARGV[1])
+        redis.call('SET', KEYS[at], prefix .. given .. state, 'PX', ARGV[1])
       end
       fence = given
     end

@@ -8,7 +8,7 @@
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first, and need no look at the clock. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
+-- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
 -- All other tickets go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a
 -- minimum hold stays until that is over.
 local answers, general = {}, {}

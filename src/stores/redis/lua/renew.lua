@@ -20,15 +20,16 @@
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front
--- of a crowd (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- Lone holders come first: the script moves the expiry of their keys, without TIME. Then comes the single holder in front of a crowd
+-- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
 local ttl = tonumber(ARGV[1])
 local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
 local answers, general = {}, {}
 
--- Whether a lease lasts for the ttl from now, where GT was not enough. A key that Redis would keep for ever is left to room.lua.
-local function lasts(key)
+-- Extends a lease for which GT set nothing, or could not be used. Returns whether it lasts for the ttl from now. A key without an expiry
+-- is left to room.lua.
+local function extend(key)
   local left = redis.call('PTTL', key)
   return left >= ttl or left > 0 and redis.call('PEXPIRE', key, ARGV[1]) == 1
 end
@@ -37,16 +38,17 @@ end
 -- Unlike GET, MGET makes no error of a key that holds something else.
 local contents = mode ~= '*' and redis.call('MGET', unpack(KEYS, 2))
 local sub, find, byte, call = string.sub, string.find, string.byte, redis.call
--- A lease never ends sooner than promised before: a request with a shorter ttl may arrive late. GT sets no earlier expiry. Redis has
--- it since version 7, and tells its version since then.
-local later = redis.REDIS_VERSION_NUM and 'GT'
+-- A request with a shorter ttl may arrive late. It must not end a lease sooner than promised, and GT never sets an earlier expiry. Redis
+-- has GT since version 7, and REDIS_VERSION_NUM as well.
+local onlyLater = redis.REDIS_VERSION_NUM and 'GT'
 for at = 2, #KEYS do
   local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
   local from = #id + 5
-  -- What only looks like a lone holder is left to room.lua, too. 50 is the layout 2, 116 is `t`, 32 is the blank behind the fence.
+  -- A text that differs in one of these places is left to room.lua. The others are not checked. 50 is the digit 2 of the layout, 116
+  -- is `t`, 32 is the blank behind the fence.
   if content and find(content, id, 4, true) == 4 and byte(content, 1) == 50 and byte(content, 3) == 116
     and byte(content, from - 1) == 0 and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
-    and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
+    and (onlyLater and call('PEXPIRE', key, ARGV[1], onlyLater) == 1 or extend(key)) then
     answers[at - 1] = 'h' .. sub(content, from, from + 15)
   else
     general[#general + 1] = at

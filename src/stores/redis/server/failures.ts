@@ -43,7 +43,7 @@ function unreachedError(cause: unknown, key: string | undefined): StoreError {
 export function layoutErrorOf(key: string, name: string, layout: string): StoreError {
   const what =
     layout === ''
-      ? `The Redis key ${JSON.stringify(name)} is used by something else, or was changed by it. Choose another \`prefix\` for redisStore(). If the key is a lock of Holdfast, delete it once nobody works under it.`
+      ? `The Redis key ${JSON.stringify(name)} is used by something else, or is a lock that another program or another version of Holdfast has changed. Choose another \`prefix\` for redisStore() if another program uses the key. If it is a lock of Holdfast, delete it once nobody works under it.`
       : `The Redis key ${JSON.stringify(name)} was written by ${otherVersion(layout)}`
   return new StoreError('store-refused', what, { key })
 }

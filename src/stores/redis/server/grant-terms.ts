@@ -61,7 +61,7 @@ type Flow = MessageSubscription['flow']
 /** As room.lua keeps it of a waiter. */
 const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
 
-/** One argument, because each of them is felt on both sides. */
+/** One argument for all of them, because each argument takes time in the client and in the server. */
 function timesOf({ minHoldMs, patienceMs }: Ticket, flow: Flow): string {
   return `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`
 }

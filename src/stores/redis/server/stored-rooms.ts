@@ -25,7 +25,7 @@ type Send = (
 
 /**
  * Reads rooms with commands of the category `@read` only, for a user that may not run scripts. Most rooms have a lone holder, so MGET
- * reads nearly all of them, and each takes one more command for its expiry.
+ * reads nearly all of them. Each lone holder takes one more command for its expiry, before Redis 7 two.
  */
 export async function readByCommands(send: Send, names: readonly string[]): Promise<StoredRooms> {
   const portions = Array.from({ length: Math.ceil(names.length / TOGETHER) }, (_, at) =>
@@ -38,8 +38,8 @@ export async function readByCommands(send: Send, names: readonly string[]): Prom
       return typeof text === 'string' ? withExpiry(send, name, text) : contentOf(send, name)
     }),
   )
-  const rooms = names.filter((_, at) => contents[at]?.length !== 0)
-  return { nowMs: await serverTime(send, rooms), contents }
+  const kept = names.filter((_, at) => contents[at]?.length !== 0)
+  return { nowMs: await serverTime(send, kept), contents }
 }
 
 /** The texts of rooms with a lone holder. For everything else there is none. */
@@ -49,16 +49,16 @@ async function loneTexts(send: Send, names: readonly string[]): Promise<readonly
   return texts
 }
 
-/** As inspect.lua has it. An empty list if the key is gone by now, or if Redis keeps it for ever. */
+/** `<expiresAt> <text>`, as in inspect.lua. An empty list if the key is gone by now, or has no expiry. */
 async function withExpiry(send: Send, name: string, text: string): Promise<StoredRoom> {
   const expiresAt = (await expiryOf(send, name)) ?? (await expiryByOwnClock(send, name))
   return expiresAt < 0 ? [] : `${expiresAt} ${text}`
 }
 
-/** Before version 7 Redis does not tell its time to such a user. Then all times are by the clock of this process. */
+/** Before version 7 such a user cannot read the server's time. Then the clock of this process stands for it. */
 async function expiryByOwnClock(send: Send, name: string): Promise<number> {
-  const left = await numberOf(send('PTTL', [name]))
-  return left < 0 ? left : Date.now() + left
+  const leftMs = await numberOf(send('PTTL', [name]))
+  return leftMs < 0 ? leftMs : Date.now() + leftMs
 }
 
 /**
@@ -76,12 +76,12 @@ async function serverTime(send: Send, names: readonly string[]): Promise<number>
   return 0
 }
 
-/** Undefined if the room is gone, or is kept for ever. */
+/** Undefined if the room is gone, or is kept for ever. Before version 7: the time of this process. */
 async function timeBy(send: Send, name: string): Promise<number | undefined> {
   // In this order: a renewal between the two makes the time too small and never too large.
-  const [until, left] = await Promise.all([expiryOf(send, name), numberOf(send('PTTL', [name]))])
-  if (until === undefined) return Date.now()
-  return until < 0 || left < 0 ? undefined : until - left
+  const [expiresAt, leftMs] = await Promise.all([expiryOf(send, name), numberOf(send('PTTL', [name]))])
+  if (expiresAt === undefined) return Date.now()
+  return expiresAt < 0 || leftMs < 0 ? undefined : expiresAt - leftMs
 }
 
 /** Below 0 if the key is gone, or is kept for ever. Undefined if the server does not know the command. */

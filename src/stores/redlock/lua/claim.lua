@@ -43,13 +43,13 @@ end
 local content = redis.pcall('GET', KEYS[2])
 if not content then return 'g' end
 if type(content) == 'string' and ARGV[3] == '0' then
-  local lone = '2 t' .. id .. '\0'
-  if string.sub(content, 1, #lone) ~= lone then return 'g' end
-  local fence = string.sub(content, #lone + 1, #lone + 16)
-  local refused = refusal(fence, string.match(content, '^%d+ (%d+) ', #lone + 35))
+  local prefix = '2 t' .. id .. '\0'
+  if string.sub(content, 1, #prefix) ~= prefix then return 'g' end
+  local fence = string.sub(content, #prefix + 1, #prefix + 16)
+  local refused = refusal(fence, string.match(content, '^%d+ (%d+) ', #prefix + 35))
   if refused then return refused end
   if asked ~= fence then
-    redis.call('SET', KEYS[2], lone .. asked .. string.sub(content, #lone + 17), 'KEEPTTL')
+    redis.call('SET', KEYS[2], prefix .. asked .. string.sub(content, #prefix + 17), 'KEEPTTL')
     raise()
   end
   return remembering()

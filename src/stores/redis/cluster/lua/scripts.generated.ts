@@ -42,8 +42,8 @@ local time = redis.call('TIME')
 local now, micros = time[1] * 1000 + math.floor(time[2] / 1000), time[2]
 local usText = time[1] .. (#micros == 6 and micros or string.sub('00000' .. micros, -6))
 
--- A lone holder has neither; see room.lua.
-local lone = string.find(ARGV[2], ' 0 0', -4, true)
+-- Whether the call has no minimum hold, no lock-delay and no group. Then a ticket that gets a free room is a lone holder; see room.lua.
+local canBeLone = string.find(ARGV[2], ' 0 0', -4, true)
 
 -- Writes \`fence\` as the last fence, and returns the previous one as a number: 0 if there was none. If the key holds
 -- something else, or a number from 9000000000000000 on, this returns nothing and changes nothing. Numbers of Lua are
@@ -63,7 +63,7 @@ end
 
 -- 1. Nearly every request is for one free room, and needs one small key. Everything else is defined only when it is
 -- needed.
-if #KEYS == 2 and lone then
+if #KEYS == 2 and canBeLone then
   local fence = usText
   if redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\\0' .. fence .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1], 'NX') then
     local last = takeLast(fence)
@@ -169,15 +169,15 @@ local answers, general = {}, {}
 local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
-  local begin = '2 t' .. ARGV[at + 2] .. '\\0'
-  if lone and redis.call('SET', KEYS[at], begin .. fence .. state, 'PX', ARGV[1], 'NX') then
+  local prefix = '2 t' .. ARGV[at + 2] .. '\\0'
+  if canBeLone and redis.call('SET', KEYS[at], prefix .. fence .. state, 'PX', ARGV[1], 'NX') then
     if not lastFence then
       local given = nextFence()
       if not given then
         redis.call('DEL', KEYS[at])
       elseif given ~= usText then
         -- The server's clock is not beyond the last fence: the clock was set back, or this is the same microsecond.
-        redis.call('SET', KEYS[at], begin .. given .. state, 'PX', ARGV[1])
+        redis.call('SET', KEYS[at], prefix .. given .. state, 'PX', ARGV[1])
       end
       fence = given
     end
@@ -238,9 +238,8 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
--- Redis removes the key.
+-- Most rooms never have a second holder, a waiter, a minimum hold or a lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -269,11 +268,11 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
@@ -399,8 +398,8 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
--- nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. Raises an error if the text is no lone holder. Raises one, too, if \`till\` is below 0:
+-- the key has no expiry, so nobody knows when the lease ends.
 local function parseLone(text, till)
   local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
@@ -926,9 +925,8 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
--- Redis removes the key.
+-- Most rooms never have a second holder, a waiter, a minimum hold or a lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -957,11 +955,11 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
@@ -1087,8 +1085,8 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
--- nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. Raises an error if the text is no lone holder. Raises one, too, if \`till\` is below 0:
+-- the key has no expiry, so nobody knows when the lease ends.
 local function parseLone(text, till)
   local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
@@ -1463,11 +1461,11 @@ local function tried(...)
   if not string.find(reply.err, 'WRONGTYPE', 1, true) then error(reply.err) end
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
@@ -1522,7 +1520,7 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first, and need no look at the clock. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
+-- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
 -- All other tickets go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a
 -- minimum hold stays until that is over.
 local answers, general = {}, {}
@@ -1730,9 +1728,8 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
--- Redis removes the key.
+-- Most rooms never have a second holder, a waiter, a minimum hold or a lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -1761,11 +1758,11 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
@@ -1891,8 +1888,8 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
--- nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. Raises an error if the text is no lone holder. Raises one, too, if \`till\` is below 0:
+-- the key has no expiry, so nobody knows when the lease ends.
 local function parseLone(text, till)
   local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
@@ -2272,15 +2269,16 @@ return table.concat(answers, '\\n')
 --           ?<layout>      the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first line, from 0
 --
--- Lone holders come first: Redis keeps their keys for longer, which takes no look at the clock. Then comes the single holder in front
--- of a crowd (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
+-- Lone holders come first: the script moves the expiry of their keys, without TIME. Then comes the single holder in front of a crowd
+-- (crowd.lua). All other tickets go by room.lua: it remembers the waiters of the call anew, removes what has expired, admits the next
 -- waiters, and then renews or confirms the ticket.
 local ttl = tonumber(ARGV[1])
 local accept, inbox, mode, groupName = string.match(ARGV[3], '^(%d+) (%S+) ?([+=*]?)(.*)$')
 local answers, general = {}, {}
 
--- Whether a lease lasts for the ttl from now, where GT was not enough. A key that Redis would keep for ever is left to room.lua.
-local function lasts(key)
+-- Extends a lease for which GT set nothing, or could not be used. Returns whether it lasts for the ttl from now. A key without an expiry
+-- is left to room.lua.
+local function extend(key)
   local left = redis.call('PTTL', key)
   return left >= ttl or left > 0 and redis.call('PEXPIRE', key, ARGV[1]) == 1
 end
@@ -2289,16 +2287,17 @@ end
 -- Unlike GET, MGET makes no error of a key that holds something else.
 local contents = mode ~= '*' and redis.call('MGET', unpack(KEYS, 2))
 local sub, find, byte, call = string.sub, string.find, string.byte, redis.call
--- A lease never ends sooner than promised before: a request with a shorter ttl may arrive late. GT sets no earlier expiry. Redis has
--- it since version 7, and tells its version since then.
-local later = redis.REDIS_VERSION_NUM and 'GT'
+-- A request with a shorter ttl may arrive late. It must not end a lease sooner than promised, and GT never sets an earlier expiry. Redis
+-- has GT since version 7, and REDIS_VERSION_NUM as well.
+local onlyLater = redis.REDIS_VERSION_NUM and 'GT'
 for at = 2, #KEYS do
   local key, id, content = KEYS[at], ARGV[at + 2], contents and contents[at - 1]
   local from = #id + 5
-  -- What only looks like a lone holder is left to room.lua, too. 50 is the layout 2, 116 is \`t\`, 32 is the blank behind the fence.
+  -- A text that differs in one of these places is left to room.lua. The others are not checked. 50 is the digit 2 of the layout, 116
+  -- is \`t\`, 32 is the blank behind the fence.
   if content and find(content, id, 4, true) == 4 and byte(content, 1) == 50 and byte(content, 3) == 116
     and byte(content, from - 1) == 0 and byte(content, from + 16) == 32 and find(content, inbox, from + 34, true)
-    and (later and call('PEXPIRE', key, ARGV[1], later) == 1 or lasts(key)) then
+    and (onlyLater and call('PEXPIRE', key, ARGV[1], onlyLater) == 1 or extend(key)) then
     answers[at - 1] = 'h' .. sub(content, from, from + 15)
   else
     general[#general + 1] = at
@@ -2453,9 +2452,8 @@ end
 -- The inbox of a waiter in a group is the name of the group, \`inbox/…\`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
--- \`2 t<id>\\0<fence> <sinceUs> <facts>\`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
--- Redis removes the key.
+-- Most rooms never have a second holder, a waiter, a minimum hold or a lock-delay. Such a lone holder is kept as one string instead:
+-- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
@@ -2484,11 +2482,11 @@ local function first(section)
   return room.first[section]
 end
 
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end
@@ -2614,8 +2612,8 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
--- nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. Raises an error if the text is no lone holder. Raises one, too, if \`till\` is below 0:
+-- the key has no expiry, so nobody knows when the lease ends.
 local function parseLone(text, till)
   local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)

@@ -1,8 +1,8 @@
--- When Redis removes a key, by the server's time in ms. Below 0 if it keeps the key for ever.
+-- When a key expires, by the server's time in ms. Below 0 if the key is gone or has no expiry.
 local function expiry(key)
-  -- Redis tells its version since version 7.
+  -- Redis has PEXPIRETIME since version 7, and REDIS_VERSION_NUM as well.
   if redis.REDIS_VERSION_NUM then return redis.call('PEXPIRETIME', key) end
-  -- The time is asked for afterwards, so that the result may be too late and is never too early.
+  -- TIME comes after PTTL, and both are rounded down, therefore the 1. So the result may be too late, and is never too early.
   local left, at = redis.call('PTTL', key), redis.call('TIME')
   return left < 0 and left or at[1] * 1000 + math.floor(at[2] / 1000) + left + 1
 end

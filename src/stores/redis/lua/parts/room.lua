@@ -19,9 +19,8 @@
 -- The inbox of a waiter in a group is the name of the group, `inbox/…`; see group.lua.
 -- States: h held · o offered · l leaving · w waiting.
 --
--- Most rooms have only ever one holder, no waiter, no minimum hold and no lock-delay. Such a lone holder is kept as one string instead:
--- `2 t<id>\0<fence> <sinceUs> <facts>`, in which the fence and sinceUs have 16 digits. Its expiry is that of the key: the lease ends when
--- Redis removes the key.
+-- Most rooms never have a second holder, a waiter, a minimum hold or a lock-delay. Such a lone holder is kept as one string instead:
+-- `2 t<id>\0<fence> <sinceUs> <facts>`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
 local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000

@@ -51,8 +51,8 @@ end
 local function heardAt(waiter) return math.floor(waiter.hold / 10) end
 local function isMarked(waiter, digit) return #waiter.hold == 14 and string.find(waiter.hold, digit, 14) ~= nil end
 
--- The holder of a room that is kept as one string. An error if the text is no lone holder, or if Redis keeps the key for ever: then
--- nobody knows when the lease ends.
+-- The holder of a room that is kept as one string. Raises an error if the text is no lone holder. Raises one, too, if `till` is below 0:
+-- the key has no expiry, so nobody knows when the lease ends.
 local function parseLone(text, till)
   local id, fence, since, facts = string.match(text, '^2 t([^%z]+)%z(%d+) (%d+) (%d+ %d+ %d+ 0 %d+ [^ /]+ .*)$')
   return parse('e' .. stamp(till) .. id .. '\0h ' .. fence .. ' ' .. since .. ' 0 ' .. facts)
