@@ -68,7 +68,8 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
   await until('it has looked', () => watched.snapshot.at > 0)
   const first = await locks.acquire('k')
   await until('it is seen', () => roomOf(watched, 'k')?.holders[0]?.id === first.id)
-  const waiting = locks.acquire('k', { ttl: 2000, renew: false })
+  // Between two looks less than half of this ttl may pass, also on a busy machine. Else nobody could tell how the hold ended.
+  const waiting = locks.acquire('k', { ttl: 6000, renew: false })
   await until('the queue is seen', () => roomOf(watched, 'k')?.queue.length === 1)
   await first.release()
   const second = await waiting

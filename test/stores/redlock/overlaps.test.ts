@@ -196,8 +196,11 @@ test('a ticket that is released before a slow server could be asked about it is 
   fenceOf(await store.acquire(mine))
   expect(await store.release(releaseOf(mine))).toEqual({ was: 'held' })
   met.open()
-  await until('both have arrived there', () => asked === 2)
-  expect(await masters.servers[2]?.command('EXISTS', 'holdfast:{key}')).toBe(0)
+  await until('both have arrived there', () => asked >= 2)
+  // On a busy machine the release may be repeated, and leave a tombstone.
+  const alone = redisStore(newClient(masters.urls[2] as string))
+  expect((await alone.inspect({ prefix: 'key', exact: true, cursor: undefined, count: 1 })).rooms).toEqual([])
+  await alone.close()
 })
 
 test('a vote that is lost before it could be used does not end the attempt', async () => {
