@@ -23,8 +23,8 @@ export class GrantTerms {
     ticket: Ticket,
     { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
   ): void {
-    const times = `${timesOf(ticket, flow)} ${whole(ticket.lockDelayMs)}`
-    args.push(whole(ticket.ttlMs), group === undefined ? times : `${times} ${group}`, this.#facts(ticket))
+    const terms = `${termsOf(ticket, flow)} ${whole(ticket.lockDelayMs)}`
+    args.push(whole(ticket.ttlMs), group === undefined ? terms : `${terms} ${group}`, this.#facts(ticket))
   }
 
   /**
@@ -37,7 +37,7 @@ export class GrantTerms {
     { flow, group }: { readonly flow: Flow; readonly group?: string | undefined },
   ): void {
     const asker = `${whole(ticket.acceptMs)} ${this.#inbox}`
-    args.push(whole(ticket.ttlMs), timesOf(ticket, flow), group === undefined ? asker : `${asker} ${group}`)
+    args.push(whole(ticket.ttlMs), termsOf(ticket, flow), group === undefined ? asker : `${asker} ${group}`)
   }
 
   /** `units limit acceptMs lockDelayMs grantMs inbox owner`: the scripts keep it as it is. Usually the same as for the ticket before. */
@@ -61,8 +61,8 @@ type Flow = MessageSubscription['flow']
 /** As room.lua keeps it of a waiter. */
 const LISTENS: Readonly<Record<Flow, string>> = { none: '0', counted: '1', uncounted: '4' }
 
-/** One argument for all of them, because each argument takes time in the client and in the server. */
-function timesOf({ minHoldMs, patienceMs }: Ticket, flow: Flow): string {
+/** `patienceMs listens minHoldMs`, as one argument: each argument takes time in the client and in the server. */
+function termsOf({ minHoldMs, patienceMs }: Ticket, flow: Flow): string {
   return `${whole(patienceMs)} ${LISTENS[flow]} ${whole(minHoldMs)}`
 }
 

@@ -55,7 +55,7 @@ async function withExpiry(send: Send, name: string, text: string): Promise<Store
   return expiresAt < 0 ? [] : `${expiresAt} ${text}`
 }
 
-/** Before version 7 such a user cannot read the server's time. Then the clock of this process stands for it. */
+/** Before version 7 such a user cannot read the server's time. Then the clock of this process is used instead. */
 async function expiryByOwnClock(send: Send, name: string): Promise<number> {
   const leftMs = await numberOf(send('PTTL', [name]))
   return leftMs < 0 ? leftMs : Date.now() + leftMs
