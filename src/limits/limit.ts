@@ -14,7 +14,8 @@ import {
   TRY_TAKES,
   type TryRunOptions,
 } from './options.ts'
-import { consume, pass, type Turn } from './rate.ts'
+import { consume, type LimitCall, pass, type Turn, tooMany } from './rate.ts'
+import { WindowLimiter } from './sliding-window.ts'
 
 /**
  * The value of the work, or why it did not run: as many run already (`concurrency`), or as many have begun in this window
@@ -67,20 +68,32 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
   const settings = parseLimit(locks, name, options)
   const { rate } = settings
   const slotsOf = (key: string): Semaphore => locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
+  // If the window is known to refuse the call, the call takes no slot and asks no store.
+  const refusedFor = ({ key, terms }: LimitCall): number | undefined => {
+    if (!(rate instanceof WindowLimiter) || terms.signal?.aborted === true) return undefined
+    const refusedMs = rate.refusesMs(key, terms.points)
+    return refusedMs !== undefined && refusedMs > terms.waitMs ? refusedMs : undefined
+  }
   return {
     async run<T>(key: string, ...rest: WorkArguments<RunOptions, LimitWork<T>>) {
       const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
-      const begunAt = performance.now()
-      const teller = new CallTeller(name, key, begunAt)
+      const slots = slotsOf(key)
+      const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
+      const teller = new CallTeller(name, key, call.begunAt)
+      const retryAfterMs = refusedFor(call)
+      if (retryAfterMs !== undefined) {
+        teller.refused('rate')
+        throw tooMany(call, retryAfterMs)
+      }
       // The slot first, so that no point is spent on a call that gets no slot. A call that waits for the window in its slot
       // delays no other call, because the others of this key need a point of the same window.
       let hasSlot = false
       try {
-        return await slotsOf(key).withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
+        return await slots.withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
           hasSlot = true
-          if (rate !== undefined) await told({ rate, key, lease, terms, begunAt }, teller)
+          if (rate !== undefined) await told({ ...call, rate, lease }, teller)
           return begin(work, lease, terms, teller)
         })
       } catch (error) {
@@ -95,11 +108,17 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, TRY_TAKES)
-      const begunAt = performance.now()
-      const teller = new CallTeller(name, key, begunAt)
-      const outcome = await slotsOf(key).tryWithPermits<LimitOutcome<T>>(terms.hold, async (lease) => {
+      const slots = slotsOf(key)
+      const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
+      const teller = new CallTeller(name, key, call.begunAt)
+      const retryAfterMs = refusedFor(call)
+      if (retryAfterMs !== undefined) {
+        teller.refused('rate')
+        return { ran: false, reason: 'rate', retryAfterMs }
+      }
+      const outcome = await slots.tryWithPermits<LimitOutcome<T>>(terms.hold, async (lease) => {
         if (rate !== undefined) {
-          const verdict = await consume({ rate, key, lease, terms, begunAt })
+          const verdict = await consume({ ...call, rate, lease })
           if (!verdict.admitted) {
             teller.refused('rate')
             return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }

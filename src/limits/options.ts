@@ -3,7 +3,7 @@ import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/dur
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
 import type { RateLimiter } from './rate-limiter.ts'
-import { slidingWindow } from './sliding-window.ts'
+import { WindowLimiter } from './sliding-window.ts'
 
 /** A rate limit that the store of the locks counts: at most `points` in any stretch of time as long as `window`. */
 export interface SlidingWindow {
@@ -88,7 +88,7 @@ function parseRate(locks: Locks, name: string, rate: SlidingWindow | RateLimiter
     )
   }
   checkOptions(rate, WINDOW)
-  return slidingWindow(locks, name, {
+  return new WindowLimiter(locks, name, {
     points: parseCount('points', points, { least: 1, most: MOST_IN_WINDOW }),
     windowMs: parseDuration('window', window, TTL_RANGE),
   })

@@ -9,14 +9,20 @@ export type Verdict =
   | { readonly admitted: true }
   | { readonly admitted: false; readonly retryAfterMs: number | undefined }
 
-/** One call, in its slot. */
-export interface Turn {
-  readonly rate: RateLimiter
+/** One call of a limit. */
+export interface LimitCall {
   readonly key: string
-  readonly lease: Lease
+  /** The key of its slots in the store. */
+  readonly slotsKey: string
   readonly terms: RunSettings
   /** On the clock of `performance.now()`. */
   readonly begunAt: number
+}
+
+/** One call, in its slot. */
+export interface Turn extends LimitCall {
+  readonly rate: RateLimiter
+  readonly lease: Lease
 }
 
 /** Waits until the window lets this one pass, or says at once that it will not in time. */
@@ -74,23 +80,26 @@ function refusalOf(rejection: unknown): number | undefined {
   return longest
 }
 
-function tooMany({ key, lease, terms, begunAt }: Turn, retryAfterMs: number | undefined): StartTimeoutError {
+export function tooMany(
+  { key, slotsKey, terms, begunAt }: LimitCall,
+  retryAfterMs: number | undefined,
+): StartTimeoutError {
   const refused =
     retryAfterMs === undefined
       ? 'will never let this call begin: its points never come back, or it blocks the key. Change the limiter, or end the block.'
       : `lets the next call begin in ${retryAfterMs} ms, and \`wait\` is ${terms.waitMs} ms. Wait longer, or call again then.`
   return new StartTimeoutError(`The rate limiter of ${JSON.stringify(key)} ${refused}`, {
-    key: lease.key,
+    key: slotsKey,
     waitedMs: Math.round(performance.now() - begunAt),
     retryAfterMs,
   })
 }
 
-function failure({ lease }: Turn, what: string, cause: unknown): StoreError {
+function failure({ slotsKey }: Turn, what: string, cause: unknown): StoreError {
   return new StoreError(
     'store-unavailable',
-    `The rate limiter ${what}, so the work under ${JSON.stringify(lease.key)} was not begun. Check its store, or give it an \`insuranceLimiter\`.`,
-    { key: lease.key, cause },
+    `The rate limiter ${what}, so the work under ${JSON.stringify(slotsKey)} was not begun. Check its store, or give it an \`insuranceLimiter\`.`,
+    { key: slotsKey, cause },
   )
 }
 

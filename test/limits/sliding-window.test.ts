@@ -2,9 +2,10 @@ import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { connect, createLocks, type Locks, lockEvents } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
+import { KnownRefusals } from '../../src/limits/known-refusals.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf } from '../engine/scene.ts'
 import { places } from '../servers/places.ts'
@@ -88,6 +89,75 @@ describe('a sliding window', () => {
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 9, window: '1h' } })
     for (const key of ['ada', ':ada', ':exports:ada', 'exports:ada'])
       expect(await limit.tryRun(key, () => key)).toEqual({ ran: true, value: key })
+  })
+
+  test('does not ask the store again while it is known to refuse', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 2, window: '1h' } })
+    for (let call = 0; call < 2; call += 1) await limit.run('ada', () => {})
+    const first = await limit.tryRun('ada', () => expect.unreachable())
+    const looks = vi.spyOn(locks, 'peek')
+    const slots = pointsTaken('exports:ada')
+    const again = await limit.tryRun('ada', () => expect.unreachable())
+    const error = await errorOf(limit.run('ada', { wait: '1m' }, () => expect.unreachable()))
+    expect(slots).toEqual([])
+    expect(looks).not.toHaveBeenCalled()
+    for (const refusal of [again, error]) {
+      expect(refusal).toMatchObject({ retryAfterMs: expect.any(Number) })
+      expect(refusal['retryAfterMs' as keyof typeof refusal]).toBeGreaterThan(3_500_000)
+    }
+    expect(again).toEqual({ ...first, retryAfterMs: expect.any(Number) })
+    expect(error).toMatchObject({ code: 'start-timeout', key: 'exports:ada' })
+    expect(await limit.tryRun('bob', () => 'another key')).toMatchObject({ ran: true })
+  })
+
+  test('notices within about a second that its points were given back', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 1, window: '1h' } })
+    await limit.run('ada', () => {})
+    expect(await limit.tryRun('ada', () => {})).toMatchObject({ ran: false })
+    await locks.evictAll(':exports:ada', { reason: 'a new month' })
+    const evictedAt = performance.now()
+    await until('a call may begin', async () => (await limit.tryRun('ada', () => {})).ran)
+    expect(performance.now() - evictedAt).toBeLessThan(3000)
+  })
+
+  test('asks the store once for all calls that are refused at the same time', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1000, rate: { points: 5, window: '1h' } })
+    const looks = vi.spyOn(locks, 'peek')
+    const outcomes = await Promise.all(Array.from({ length: 500 }, () => limit.tryRun('ada', () => {})))
+    expect(outcomes.filter((outcome) => outcome.ran)).toHaveLength(5)
+    expect(looks).toHaveBeenCalledTimes(1)
+  })
+
+  test('refuses nobody for a point that came back before the store was asked until when', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 2, window: '1h' } })
+    for (let call = 0; call < 2; call += 1) await limit.run('ada', () => {})
+    const peek = locks.peek.bind(locks)
+    vi.spyOn(locks, 'peek').mockImplementationOnce(async (key) => {
+      const view = await peek(key)
+      return view && { ...view, holders: view.holders.slice(1) }
+    })
+    expect(await limit.tryRun('ada', () => {})).toEqual({ ran: false, reason: 'rate', retryAfterMs: 0 })
+    await locks.evictAll(':exports:ada', { reason: 'a new month' })
+    expect(await limit.tryRun('ada', () => {})).toMatchObject({ ran: true })
+  })
+
+  test('remembers the refusals of ten thousand keys, and forgets those first that it has known for longest', () => {
+    const known = new KnownRefusals()
+    const askedAt = performance.now()
+    for (let key = 0; key <= 10_000; key += 1) {
+      known.add(String(key), { units: 1, askedAt, untilFreeMs: 60_000 })
+    }
+    expect(known.untilFreeMs('0', 1)).toBeUndefined()
+    expect(known.untilFreeMs('1', 1)).toBeGreaterThan(50_000)
+    expect(known.untilFreeMs('10000', 1)).toBeGreaterThan(50_000)
+    expect(known.untilFreeMs('10000', 2)).toBeUndefined()
+    known.add('later', { units: 1, askedAt: askedAt + 1000, untilFreeMs: 60_000 })
+    known.add('bob', { units: 1, askedAt: askedAt - 10, untilFreeMs: 5 })
+    expect([known.untilFreeMs('1', 1), known.untilFreeMs('bob', 1)]).toEqual([undefined, undefined])
   })
 
   test('says of its own store what is wrong with it', async () => {
