@@ -228,7 +228,8 @@ export class RoomHistory {
   #endOf({ id, state, remainingMs }: InspectedHolder): Omit<HoldEnding, 'untilAt'> {
     const { ttlMs = remainingMs, isKnown = false } = this.#renewals.get(id) ?? {}
     const facts = isKnown ? { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) } : {}
-    if (state === 'leaving' || remainingMs > this.#elapsedMs) return { ...facts, end: 'released' }
+    // Stores count whole milliseconds, so up to one less was left.
+    if (state === 'leaving' || remainingMs - 1 > this.#elapsedMs) return { ...facts, end: 'released' }
     // A living holder renews long before half of its ttl is over.
     return { ...facts, end: remainingMs < ttlMs / 2 ? 'expired' : 'unclear' }
   }

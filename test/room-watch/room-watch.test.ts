@@ -94,6 +94,16 @@ test('the history of a key has every hold that was seen, and how it ended', asyn
   expect([sum('begun'), sum('expired')]).toEqual([3, 1])
 })
 
+test('a hold that may have had its last fraction of a millisecond left does not count as released', () => {
+  const history = new RoomHistory(UNLIMITED)
+  const at = Date.now()
+  const holders = [{ ...HOLDER, id: 'k', heldMs: 394, remainingMs: 6 }]
+  const room: InspectedRoom = { key: 'k', holders, queue: [], closedMs: 0 }
+  history.look(new Map([['k', room]]), { at, begunMs: performance.now() - 5.2 })
+  history.look(new Map(), { at: at + 5, begunMs: performance.now() })
+  expect(history.of('k')?.holds).toMatchObject([{ end: 'unclear' }])
+})
+
 test('a loss is kept with its key, its ttl and its last renewal, and an election counts once', () => {
   const history = new RoomHistory(UNLIMITED)
   const at = Date.now()
