@@ -216,6 +216,20 @@ test('small groups for one key become one', async () => {
   expect((await sentForRenewal(waiters)).calls).toBe(1)
 })
 
+test('waiters that are renewed in two batches of one turn become one group', async () => {
+  const { of } = await newClockedStores(1)
+  const [holder, ...waiters] = Array.from({ length: 101 }, () => ticket()) as [Ticket, ...Ticket[]]
+  fenceOf(await of[0].acquire(holder))
+  for (const waiter of waiters) await of[0].acquire(waiter)
+  for (let round = 0; round < 2; round += 1) {
+    const batches = [waiters.slice(0, 64), waiters.slice(64)]
+    for (const answers of await Promise.all(batches.map((batch) => of[0].renew(batch))))
+      expect(tagsOf(answers)).toEqual(['queued'])
+    const groups = (await server.command('ZRANGEBYLEX', 'holdfast:{key}', '[r', '(s')) as string[]
+    expect(groups.map((entry) => entry.split(' ').slice(2))).toEqual([['100', '0']])
+  }
+})
+
 test('remains of groups do not pile up in a room that is never empty', async () => {
   const { of, pass } = await newClockedStores(10)
   const [busy, stable, ...dying] = of as [Store, Store, ...Store[]]

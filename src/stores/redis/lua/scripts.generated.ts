@@ -243,7 +243,7 @@ end
 -- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
-local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 30000
 -- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
 -- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
@@ -926,7 +926,7 @@ end
 -- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
-local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 30000
 -- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
 -- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
@@ -1721,7 +1721,7 @@ end
 -- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
-local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 30000
 -- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
 -- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}
@@ -2441,7 +2441,7 @@ end
 -- \`2 t<id>\\0<fence> <sinceUs> <facts>\`. The fence and sinceUs have 16 digits. The lease ends when the key expires.
 --
 -- The functions follow law/room.ts one by one. Times are the server's, in ms.
-local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 10000
+local UNLIMITED, TOMBSTONE, AFTERLIFE = 9007199254740991, 60000, 30000
 -- How many waiters one call admits or forgets at most, so that no crowd of readers stops the server for everybody. The
 -- next call for the room goes on with the other waiters. The answer names the rooms that have more (\`+<index>\`).
 local budget, unsettled = 200, {}

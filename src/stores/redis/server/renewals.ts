@@ -22,6 +22,8 @@ export class Renewals {
   /** The questions that the next request about groups asks. */
   readonly #gathered = new Map<WaitGroup, GroupQuestion>()
   readonly #joins = new UnansweredJoins<readonly RenewAnswer[]>(SILENCE_MS)
+  /** The group that was begun last, and when, by `performance.now()`. */
+  #lastBegun: { readonly group: WaitGroup; readonly begunAt: number } | undefined
 
   constructor(host: RenewalHost) {
     this.#host = host
@@ -164,12 +166,33 @@ export class Renewals {
   ): Promise<readonly RenewAnswer[]> {
     const ofGroups = batchesOf(waiters, { same: sameTerms, most: MOST_IN_GROUP })
     const answers = ofGroups.flatMap((ofGroup) => {
-      const group = groups.newGroup(ofGroup[0])
-      return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch, index) =>
-        this.#renewJoining(partition, batch, { groups, group, begins: index === 0 }),
-      )
+      const group = this.#groupFor(ofGroup, groups)
+      return batchesOf(ofGroup, { same: sameTerms, most: MOST_JOINING }).map((batch) => {
+        const begins = group.asked === 0
+        group.asked += batch.length
+        return this.#renewJoining(partition, batch, { groups, group, begins })
+      })
     })
     return (await Promise.all(answers)).flat()
+  }
+
+  /** The first rounds of the renewal loop ask in small batches. So waiters that came together are one group, and not one for each batch. */
+  #groupFor(waiters: Batch<Ticket>, groups: WaitGroups): WaitGroup {
+    const [one] = waiters
+    const now = performance.now()
+    const { group: last, begunAt = 0 } = this.#lastBegun ?? {}
+    if (
+      last !== undefined &&
+      !last.isOver &&
+      last.key === one.key &&
+      sameTerms(last.one, one) &&
+      last.asked + waiters.length <= MOST_IN_GROUP &&
+      now - begunAt < GATHER_MS
+    )
+      return last
+    const group = groups.newGroup(one)
+    this.#lastBegun = { group, begunAt: now }
+    return group
   }
 
   async #renewJoining(
@@ -274,5 +297,8 @@ const MOST_GROUPS = 50
 export const SILENCE_MS = 3000
 /** A batch of at least so many tickets is part of a round of the renewal loop. */
 const LEAST_OF_ROUND = 100
-/** How long a question about a group waits for others. The renewal loop asks about at most 500 waiters at once. */
+/**
+ * How long a question about a group waits for others, and a new group for more waiters. The renewal loop asks about at most 500 waiters at
+ * once.
+ */
 const GATHER_MS = 20
