@@ -1,6 +1,8 @@
 /** A candidate as the benchmark sees it: it takes a key and gives it back. */
 export interface Adapter {
   acquire(key: string): Promise<Release>
+  /** Asks once for a key that is taken, and does not wait. */
+  attempt?(key: string): Promise<unknown>
   close(): Promise<void>
 }
 

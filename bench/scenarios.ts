@@ -47,6 +47,7 @@ import { manyLeases } from './scenarios/leases.ts'
 import { queueLength, remoteQueueLength } from './scenarios/queue-length.ts'
 import { type QuorumFault, quorumCycle } from './scenarios/quorum-cycle.ts'
 import { manyRenewed, manyRenewedWithListeners } from './scenarios/renewing.ts'
+import { taken } from './scenarios/taken.ts'
 
 const PER_SECOND: Metric = { name: 'cycles', unit: '/s', better: 'higher' }
 const TOTAL: readonly Metric[] = [
@@ -203,6 +204,18 @@ export const scenarios: readonly Scenario[] = [
       cycle('holdfast', openRedis, 20_000),
       cycle('redlock', openRedlock, 10_000),
       cycle('redis-semaphore', openRedisSemaphore, 10_000),
+    ],
+  },
+  {
+    name: 'redis-taken',
+    title: 'Redis, a key that another client holds, one try at a time',
+    metrics: [P50, PER_SECOND],
+    target: '≤ 1.3x',
+    candidates: [
+      taken('SET NX PX', openBareRedis, 20_000),
+      taken('holdfast', openRedis, 20_000),
+      taken('redlock', openRedlock, 10_000),
+      taken('redis-semaphore', openRedisSemaphore, 10_000),
     ],
   },
   {

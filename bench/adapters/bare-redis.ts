@@ -21,6 +21,7 @@ export async function openBareRedis({ redisPort }: Surroundings): Promise<Adapte
         await compareAndDelete.call(client, key, token)
       }
     },
+    attempt: (key) => client.set(key, 'other', 'PX', 30_000, 'NX'),
     async close() {
       client.disconnect()
     },

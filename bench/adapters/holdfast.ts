@@ -60,6 +60,7 @@ function adapterOf(
       const lease = await locks.acquire(key, options)
       return () => lease.release()
     },
+    attempt: (key) => locks.tryAcquire(key),
     async close() {
       await locks.close()
       await closeClient()

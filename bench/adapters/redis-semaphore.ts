@@ -11,6 +11,7 @@ export async function openRedisSemaphore({ redisPort }: Surroundings): Promise<A
       await mutex.acquire()
       return () => mutex.release()
     },
+    attempt: (key) => new Mutex(client, key, { lockTimeout: 30_000, acquireAttemptsLimit: 1 }).tryAcquire(),
     async close() {
       client.disconnect()
     },

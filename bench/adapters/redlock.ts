@@ -2,7 +2,11 @@ import { Redis } from 'ioredis'
 import type { Adapter, Surroundings } from '../adapter.ts'
 
 interface Redlock {
-  acquire(keys: string[], durationMs: number): Promise<{ release(): Promise<unknown> }>
+  acquire(
+    keys: string[],
+    durationMs: number,
+    settings?: { retryCount: number },
+  ): Promise<{ release(): Promise<unknown> }>
 }
 
 type RedlockClass = new (clients: Redis[], settings: { retryCount: number }) => Redlock
@@ -29,6 +33,7 @@ export async function openRedlockOn(ports: readonly number[]): Promise<Adapter> 
         await lock.release()
       }
     },
+    attempt: (key) => locks.acquire([key], 30_000, { retryCount: 0 }).catch(() => undefined),
     async close() {
       for (const client of clients) client.disconnect()
     },

@@ -66,6 +66,41 @@ test.each([10, 1000])(
   },
 )
 
+test('a try on a taken key changes nothing, and is answered by few commands', async () => {
+  const room = async (key: string): Promise<unknown[]> => {
+    const type = String(await server.command('TYPE', `holdfast:{${key}}`))
+    const reading = type === 'string' ? ['GET'] : ['ZRANGE', '0', '-1']
+    const content = await server.command(reading[0] as string, `holdfast:{${key}}`, ...reading.slice(1))
+    return [type, content]
+  }
+  const [lone, head, waiter] = [ticket(), ticket({ key: 'crowd' }), ticket({ key: 'crowd' })]
+  const permits = Array.from({ length: 3 }, () => ticket({ key: 'permits', limit: 3 }))
+  for (const each of [lone, head, waiter, ...permits]) await store.acquire(each)
+  for (const [holder, most] of [
+    [lone, 4],
+    [head, 5],
+    [permits[0] ?? head, 6],
+  ] as const) {
+    const before = await room(holder.key)
+    for (const minHoldMs of [0, 1000]) {
+      await server.command('CONFIG', 'RESETSTAT')
+      const answer = await store.acquire(
+        ticket({ key: holder.key, limit: holder.limit, patienceMs: 0, minHoldMs }),
+      )
+      const { evalsha, 'config|resetstat': _, ...inside } = await server.commandStats()
+      expect(answer).toMatchObject({ tag: 'busy', retryMs: expect.any(Number) })
+      expect(answer.tag === 'busy' && answer.retryMs).toBeGreaterThan(30_000)
+      expect(evalsha).toBe(1)
+      expect(Object.values(inside).reduce((sum, calls) => sum + calls, 0)).toBeLessThanOrEqual(most)
+    }
+    expect(await room(holder.key)).toEqual(before)
+    // The holder itself asks again, because it has heard no answer.
+    expect((await store.acquire({ ...holder, patienceMs: 0 })).tag).toBe('held')
+  }
+  expect((await store.acquire(ticket({ key: 'permits', limit: 4, patienceMs: 0 }))).tag).toBe('busy')
+  for (const each of [waiter, lone, head, ...permits]) await store.release(releaseOf(each))
+})
+
 test('requests of one tick share a command, and are answered one by one', async () => {
   const tickets = Array.from({ length: 15 }, (_, index) => ticket({ key: `tick:${index % 12}` }))
   const answers = await Promise.all(tickets.map((each) => store.acquire(each)))

@@ -19,11 +19,13 @@
 --           ?<layout>               the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Each ticket gets the first of these answers that fits. The sections 1 to 3 give the same answers as 4, only faster.
+-- Each ticket gets the first of these answers that fits. The sections 1 to 4 give the same answers as 5, only faster.
 --   1 One free room, no minimum hold and no lock-delay: the ticket holds.
---   2 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience: it waits.
---   3 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
---   4 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
+--   2 One room in which the units of the ticket do not fit, and a new ticket without patience: it is busy.
+--   3 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience, without minimum hold and
+--     lock-delay: it waits.
+--   4 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
+--   5 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
@@ -52,9 +54,39 @@ if #KEYS == 2 and canBeLone then
     redis.call('SET', KEYS[2], '2 t' .. ARGV[4] .. '\0' .. given .. ' ' .. usText .. ' ' .. ARGV[3], 'PX', ARGV[1])
     return 'h' .. given
   end
---@ crowd
+end
 
-  -- 2. The ticket joins the queue.
+if #KEYS == 2 then
+--@ crowd
+  local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
+
+  -- 2. A taken room, and a ticket without patience.
+  local function refuse(key, id)
+    -- Unlike GET, MGET makes no error of a key that holds something else.
+    local lone = redis.call('MGET', key)[1]
+    if lone then
+      local behind = string.sub(lone, 1, 3) == '2 t' and string.find(lone, '\0', 4, true)
+      if not behind or string.sub(lone, 4, behind - 1) == id or string.sub(lone, behind + 34, behind + 38) ~= ' 1 1 ' then return end
+      local left = redis.call('PTTL', key)
+      return left > 0 and 'b' .. left
+    end
+    local top = redis.pcall('ZRANGE', key, '0', '2')
+    local holders, units, limit = string.match(top[1] or '', '^2 (%d+) (%d+) (%d+) %d+ 0 ')
+    local mine, most = string.match(ARGV[3], '^(%d+) (%d+) ')
+    if not holders or units + mine <= math.min(limit, most) then return end
+    local change = (tonumber(string.match(top[2] or '', '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) - now
+    if change <= 0 or string.sub(top[2], 15, 15 + #id) == id .. '\0' then return end
+    local behind = tostring(holders + 1)
+    local head = top[3]
+    if holders ~= '1' then head = redis.call('ZRANGE', key, behind, behind)[1] end
+    -- A ticket is known by its index or by its tombstone.
+    local index = '[t' .. id .. '\0'
+    if isRemembered(key, head) and not redis.call('ZRANGEBYLEX', key, index, '(t' .. id .. '\1', 'LIMIT', '0', '1')[1] then
+      return 'b' .. change
+    end
+  end
+
+  -- 3. The ticket joins the queue behind a single holder.
   local function join(key, id)
     local top = redis.pcall('ZRANGE', key, '0', '2')
     local holder, head = top[2], top[3]
@@ -63,10 +95,9 @@ if #KEYS == 2 and canBeLone then
     local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
     local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
     if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\0' then return end
-    local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
     local accept = string.match(ARGV[3], '^%d+ %d+ (%d+)')
     local till = now + patience
-    if patience == '0' or till > (tonumber(kept) or 0) then return end
+    if till > (tonumber(kept) or 0) then return end
     -- A ticket is known by its index or by its tombstone.
     if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\0', '(t' .. id .. '\1', 'LIMIT', '0', '1')[1] then return end
     local place = 'q' .. string.format('%013.0f', arrivals)
@@ -78,18 +109,19 @@ if #KEYS == 2 and canBeLone then
     return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
   end
 
-  local answer = join(KEYS[2], ARGV[4])
+  local answer
+  if patience == '0' then answer = refuse(KEYS[2], ARGV[4]) elseif canBeLone then answer = join(KEYS[2], ARGV[4]) end
   if answer then return answer end
 end
 --@ fence
 local answers, general = {}, {}
 
--- 3. Several free rooms.
+-- 4. Several free rooms.
 local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
   local prefix = '2 t' .. ARGV[at + 2] .. '\0'
-  if canBeLone and redis.call('SET', KEYS[at], prefix .. fence .. state, 'PX', ARGV[1], 'NX') then
+  if canBeLone and #KEYS > 2 and redis.call('SET', KEYS[at], prefix .. fence .. state, 'PX', ARGV[1], 'NX') then
     if not lastFence then
       local given = nextFence()
       if not given then
@@ -106,7 +138,7 @@ for at = 2, #KEYS do
   end
 end
 
--- 4. Anything else.
+-- 5. Anything else.
 if #general > 0 then
 --@ wake
 --@ tried
