@@ -69,6 +69,18 @@ describe('on one server', () => {
     },
   )
 
+  test.each(foreign)('with %s a semaphore gives no permit, and its holders stay', async (_, what) => {
+    await server.command('FLUSHALL')
+    const holders = [ticket({ limit: 5 }), ticket({ limit: 5 })]
+    for (const holder of holders) fenceOf(await store.acquire(holder))
+    const room = () => server.command('ZRANGE', 'holdfast:{key}', '0', '-1')
+    const before = [await room(), await put(what)]
+    await expect(store.acquire(ticket({ limit: 5 }))).rejects.toMatchObject(refusal(FENCE))
+    expect([await room(), await look()]).toEqual(before)
+    for (const holder of holders) expect(await store.release(releaseOf(holder))).toEqual({ was: 'held' })
+    expect(await room()).toEqual([])
+  })
+
   test.each(foreign)(
     'with %s a holder goes on and releases, a waiter is told why it gets no key, and nothing breaks',
     async (_, what) => {

@@ -66,6 +66,22 @@ test.each([10, 1000])(
   },
 )
 
+test('a permit of a semaphore that others hold, too, costs few commands', async () => {
+  const others = Array.from({ length: 3 }, () => ticket({ limit: 10 }))
+  for (const each of others) fenceOf(await store.acquire(each))
+  const room = () => server.command('ZRANGE', 'holdfast:{key}', '0', '-1')
+  const before = await room()
+  await server.command('CONFIG', 'RESETSTAT')
+  const mine = ticket({ limit: 10 })
+  fenceOf(await store.acquire(mine))
+  await store.release(releaseOf(mine))
+  const { evalsha, 'config|resetstat': _, ...inside } = await server.commandStats()
+  expect(evalsha).toBe(2)
+  expect(Object.values(inside).reduce((sum, calls) => sum + calls, 0)).toBeLessThanOrEqual(16)
+  expect(await room()).toEqual(before)
+  for (const each of others) await store.release(releaseOf(each))
+})
+
 test('a try on a taken key changes nothing, and is answered by few commands', async () => {
   const room = async (key: string): Promise<unknown[]> => {
     const type = String(await server.command('TYPE', `holdfast:{${key}}`))

@@ -8,7 +8,8 @@
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
+-- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a
+-- single holder with a crowd behind it or with nobody (crowd.lua), and one of several holders while nobody waits.
 -- All other tickets go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a
 -- minimum hold stays until that is over.
 local answers, general = {}, {}
@@ -31,12 +32,41 @@ if #general == 0 then return table.concat(answers, '\n') end
 --@ crowd
 asking = ARGV[2]
 
+-- Lets one of several holders leave, while nobody waits. `top` are the first four members.
+local function giveUpShare(key, id, top)
+  local holders, units, limit, smallest, rest = string.match(top[1], '^2 (%d+) (%d+) (%d+) (%d+) (0 %d+ %d+)$')
+  if not holders or holders < '2' and #holders == 1 or (tonumber(string.match(top[2], '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) <= now then return end
+  local behind = tostring(holders + 1)
+  local head
+  if holders == '2' then head = top[4] else head = redis.call('ZRANGE', key, behind, behind)[1] end
+  if head and string.sub(head, 1, 1) == 'q' then return end
+  local index = redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\0e', '(t' .. id .. '\0f', 'LIMIT', '0', '1')[1]
+  local place = index and string.sub(index, #id + 3) .. id .. '\0'
+  local entry = index and redis.call('ZRANGEBYLEX', key, '[' .. place, '(' .. place .. '\255', 'LIMIT', '0', '1')[1]
+  if not entry then return end
+  local mine, most = string.match(entry, '^h %d+ %d+ 0 (%d+) (%d+) ', #place + 1)
+  if not mine then return end
+  if tonumber(most) <= tonumber(limit) then smallest = smallest - 1 end
+  -- Which of the others has the smallest limit is left to room.lua.
+  if tonumber(smallest) < 1 then return end
+  if holders == '2' then
+    local other = top[2] == entry and top[3] or top[2]
+    redis.call('ZREM', key, top[1], entry, index, 't' .. string.match(other, '^[^%z]+', 15) .. '\0' .. string.sub(other, 1, 14))
+  else
+    redis.call('ZREM', key, top[1], entry, index)
+  end
+  redis.call('ZADD', key, '0', string.format('2 %.0f %.0f %s %.0f %s', holders - 1, units - mine, limit, smallest, rest))
+  return 'h'
+end
+
 -- Hands the key over from a single holder to the head of the crowd behind it. Reads entries by places, as isRemembered does.
 local function handOver(key, id)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local mine, head = top[2], top[3]
   if not top[1] and not top.err then return 'u' end
-  if not mine or string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' or string.sub(mine, 15, 15 + #id) ~= id .. '\0' then return end
+  if not mine then return end
+  if string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' then return giveUpShare(key, id, top) end
+  if string.sub(mine, 15, 15 + #id) ~= id .. '\0' then return end
   if (tonumber(string.sub(mine, 2, 14)) or 0) <= now or string.sub(mine, #id + 51, #id + 53) ~= ' 0 ' then return end
   if not head then
     redis.call('DEL', key)

@@ -28,13 +28,15 @@ export const scripts: {
 --           ?<layout>               the key holds a room of another layout, or something else
 --         then a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Each ticket gets the first of these answers that fits. The sections 1 to 4 give the same answers as 5, only faster.
+-- Each ticket gets the first of these answers that fits. The sections 1 to 5 give the same answers as 6, only faster.
 --   1 One free room, no minimum hold and no lock-delay: the ticket holds.
---   2 One room in which the units of the ticket do not fit, and a new ticket without patience: it is busy.
---   3 One room with a single holder, perhaps with a crowd behind it (crowd.lua), and a new ticket with patience, without minimum hold and
---     lock-delay: it waits.
---   4 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
---   5 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
+--   2 One room with a lone holder that has the key for itself, and a new ticket without patience: it is busy.
+--   3 One room with a single holder that has the key for itself, perhaps with a crowd behind it (crowd.lua), and a new ticket. Without
+--     patience it is busy. With patience, and without minimum hold and lock-delay, it waits.
+--   4 One room with other holders, and a new ticket. If the ticket does not fit and has no patience, it is busy. If it fits and nobody
+--     waits, and it has neither minimum hold nor lock-delay, it holds.
+--   5 Several free rooms, no minimum hold and no lock-delay: each ticket holds.
+--   6 Anything else, by room.lua. First the script remembers the ticket anew if it waits, removes what has expired, and admits the
 --     next waiters. Then a ticket that still waits goes on waiting. A holder is renewed, an offer is confirmed. A ticket with a
 --     tombstone is over. If no other ticket waits and the holders leave room, a new ticket holds. Otherwise it waits, or is busy if
 --     it has no patience.
@@ -82,88 +84,15 @@ if #KEYS == 2 and canBeLone then
   end
 end
 
-if #KEYS == 2 then
--- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
--- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
--- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
--- room that has to be kept longer, and a key that holds something else.
+local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
 
--- Until when a group is remembered, when and how it was heard of, its number of waiters, and its entry. 0 if there is no
--- such group.
-local function groupOf(key, name)
-  local entry = redis.call('ZRANGEBYLEX', key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
-  local till, heard, listens, count = string.match(entry or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #name + 3)
-  return tonumber(till or 0), tonumber(heard), listens, count, entry
-end
-
--- Whether a member of the room is no waiter, or a waiter that is still remembered. Reads by places, because patterns take
--- longer: behind the id come \`w \`, then numbers of 13, 16 and 14 digits.
-local function isRemembered(key, member)
-  if not member or string.sub(member, 1, 1) ~= 'q' then return true end
-  local at = string.find(member, '\\0', 15, true)
-  if not at then return false end
-  local till = tonumber(string.sub(member, at + 3, at + 15))
-  if string.find(member, '/', at, true) then
-    local group = string.match(member, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)', at + 49)
-    if group then till = groupOf(key, group) end
-  end
-  return till ~= nil and till > now
-end
-
-  local patience, listens = string.match(ARGV[2], '^(%d+) (%d)')
-
-  -- 2. A taken room, and a ticket without patience.
-  local function refuse(key, id)
-    -- Unlike GET, MGET makes no error of a key that holds something else.
-    local lone = redis.call('MGET', key)[1]
-    if lone then
-      local behind = string.sub(lone, 1, 3) == '2 t' and string.find(lone, '\\0', 4, true)
-      if not behind or string.sub(lone, 4, behind - 1) == id or string.sub(lone, behind + 34, behind + 38) ~= ' 1 1 ' then return end
-      local left = redis.call('PTTL', key)
-      return left > 0 and 'b' .. left
-    end
-    local top = redis.pcall('ZRANGE', key, '0', '2')
-    local holders, units, limit = string.match(top[1] or '', '^2 (%d+) (%d+) (%d+) %d+ 0 ')
-    local mine, most = string.match(ARGV[3], '^(%d+) (%d+) ')
-    if not holders or units + mine <= math.min(limit, most) then return end
-    local change = (tonumber(string.match(top[2] or '', '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) - now
-    if change <= 0 or string.sub(top[2], 15, 15 + #id) == id .. '\\0' then return end
-    local behind = tostring(holders + 1)
-    local head = top[3]
-    if holders ~= '1' then head = redis.call('ZRANGE', key, behind, behind)[1] end
-    -- A ticket is known by its index or by its tombstone.
-    local index = '[t' .. id .. '\\0'
-    if isRemembered(key, head) and not redis.call('ZRANGEBYLEX', key, index, '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1] then
-      return 'b' .. change
-    end
-  end
-
-  -- 3. The ticket joins the queue behind a single holder.
-  local function join(key, id)
-    local top = redis.pcall('ZRANGE', key, '0', '2')
-    local holder, head = top[2], top[3]
-    local summary = top[1]
-    if not holder or string.sub(summary, 1, 12) ~= '2 1 1 1 1 0 ' then return end
-    local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
-    local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
-    if change <= 0 or not isRemembered(key, head) or string.sub(holder, 15, 15 + #id) == id .. '\\0' then return end
-    local accept = string.match(ARGV[3], '^%d+ %d+ (%d+)')
-    local till = now + patience
-    if till > (tonumber(kept) or 0) then return end
-    -- A ticket is known by its index or by its tombstone.
-    if redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0', '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1] then return end
-    local place = 'q' .. string.format('%013.0f', arrivals)
-    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[3]
-    redis.call('ZREM', key, summary)
-    redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\\0' .. place)
-    local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
-    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
-    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
-  end
-
-  local answer
-  if patience == '0' then answer = refuse(KEYS[2], ARGV[4]) elseif canBeLone then answer = join(KEYS[2], ARGV[4]) end
-  if answer then return answer end
+-- 2. A lone holder that has the key for itself, and a ticket without patience. Unlike GET, MGET makes no error of a key that holds
+-- something else.
+local lone = #KEYS == 2 and patience == '0' and redis.call('MGET', KEYS[2])[1]
+local idEnd = lone and string.sub(lone, 1, 3) == '2 t' and string.find(lone, '\\0', 4, true)
+if idEnd and string.sub(lone, 4, idEnd - 1) ~= ARGV[4] and string.sub(lone, idEnd + 34, idEnd + 38) == ' 1 1 ' then
+  local left = redis.call('PTTL', KEYS[2])
+  if left > 0 then return 'b' .. left end
 end
 -- A new fence is larger than every fence before, for any key, and at least the server's time in microseconds. So no room
 -- has to remember its last fence. A fence is a text, because Lua turns a number into a text of 14 digits only. Behind
@@ -195,9 +124,109 @@ local function keepFence()
   if lastFence and lastFence > us then redis.call('SET', KEYS[1], string.format('%.0f', lastFence)) end
 end
 
+if #KEYS == 2 and not lone then
+-- A crowd behind a single holder, which has the key for itself. A contended mutex is nearly always in this state, and
+-- its hand-over has to be quick. For this one case the scripts do the same as room.lua in less than half of its time.
+-- They leave every exception to room.lua, before they have changed anything. Exceptions are a ticket that has expired, a
+-- room that has to be kept longer, and a key that holds something else.
+
+-- Until when a group is remembered, when and how it was heard of, its number of waiters, and its entry. 0 if there is no
+-- such group.
+local function groupOf(key, name)
+  local entry = redis.call('ZRANGEBYLEX', key, '[r' .. name .. '\\0', '(r' .. name .. '\\1', 'LIMIT', '0', '1')[1]
+  local till, heard, listens, count = string.match(entry or '', '^(%d+) (%d%d%d%d%d%d%d%d%d%d%d%d%d)(%d) (%d+) %d$', #name + 3)
+  return tonumber(till or 0), tonumber(heard), listens, count, entry
+end
+
+-- Whether a member of the room is no waiter, or a waiter that is still remembered. Reads by places, because patterns take
+-- longer: behind the id come \`w \`, then numbers of 13, 16 and 14 digits.
+local function isRemembered(key, member)
+  if not member or string.sub(member, 1, 1) ~= 'q' then return true end
+  local at = string.find(member, '\\0', 15, true)
+  if not at then return false end
+  local till = tonumber(string.sub(member, at + 3, at + 15))
+  if string.find(member, '/', at, true) then
+    local group = string.match(member, '^%d+ %d+ %d+ %d+ %d+ ([^ /]+/%S+)', at + 49)
+    if group then till = groupOf(key, group) end
+  end
+  return till ~= nil and till > now
+end
+
+  local key, id = KEYS[2], ARGV[4]
+
+  -- A ticket is known by its index or by its tombstone. A single holder has neither.
+  local function isKnown(holder)
+    return string.sub(holder, 15, 15 + #id) == id .. '\\0'
+      or redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0', '(t' .. id .. '\\1', 'LIMIT', '0', '1')[1]
+  end
+
+  -- 3. A single holder that has the key for itself.
+  local function join(summary, holder, head)
+    local kept, arrivals = string.sub(summary, 13, 25), (tonumber(string.sub(summary, 27)) or 0) + 1
+    local change = (tonumber(string.sub(holder, 2, 14)) or 0) - now
+    if change <= 0 or not isRemembered(key, head) then return end
+    local accept = string.match(ARGV[3], '^%d+ %d+ (%d+)')
+    local till = now + patience
+    if till > (tonumber(kept) or 0) or isKnown(holder) then return end
+    if patience == '0' then return 'b' .. change end
+    if not canBeLone then return end
+    local place = 'q' .. string.format('%013.0f', arrivals)
+    local entry = place .. id .. '\\0w ' .. till .. ' ' .. usText .. ' ' .. string.sub(usText, 1, 13) .. listens .. ' ' .. ARGV[3]
+    redis.call('ZREM', key, summary)
+    redis.call('ZADD', key, '0', '2 1 1 1 1 0 ' .. kept .. ' ' .. arrivals, '0', entry, '0', 't' .. id .. '\\0' .. place)
+    local least = head and string.sub(head, 1, 1) == 'q' and accept / 6 or 0
+    local staying = math.min(patience / 3, accept * 2 / 3, math.max(least, change))
+    return 'q' .. redis.call('ZRANK', key, entry) - 2 .. ' ' .. math.ceil(staying) .. ' ' .. string.sub(usText, 1, 13)
+  end
+
+  -- 4. Holders that share the key.
+  local function share(summary, holder, third)
+    local holders, units, limit, smallest, kept, arrivals = string.match(summary, '^2 (%d+) (%d+) (%d+) (%d+) 0 (%d+) (%d+)$')
+    local change = holders and (tonumber(string.match(holder, '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) - now
+    if not holders or change <= 0 then return end
+    local behind = tostring(holders + 1)
+    local head
+    if holders == '1' then head = third else head = redis.call('ZRANGE', key, behind, behind)[1] end
+    local mine, most = string.match(ARGV[3], '^(%d+) (%d+) ')
+    local fits = units + mine <= math.min(limit, most)
+    if not fits and patience == '0' then return isRemembered(key, head) and not isKnown(holder) and 'b' .. change end
+    local till = now + ARGV[1]
+    local isQueue = head and string.sub(head, 1, 1) == 'q'
+    if not fits or isQueue or not canBeLone or till > tonumber(kept) or isKnown(holder) then return end
+    -- Comes before the fence: a full server refuses a script that begins by adding.
+    redis.call('ZREM', key, summary)
+    local fence = nextFence()
+    if not fence then
+      redis.call('ZADD', key, '0', summary)
+      return '!'
+    end
+    if tonumber(most) < tonumber(limit) then limit, smallest = most, 0 end
+    if tonumber(most) == tonumber(limit) then smallest = smallest + 1 end
+    local sum = string.format('2 %s %.0f %s %.0f 0 %s %s', behind, units + mine, limit, smallest, kept, arrivals)
+    local entry = 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. usText .. ' 0 ' .. ARGV[3]
+    local index = 't' .. id .. '\\0e' .. till
+    if holders == '1' then
+      local only = string.match(holder, '^[^%z]+', 15)
+      redis.call('ZADD', key, '0', sum, '0', entry, '0', index, '0', 't' .. only .. '\\0' .. string.sub(holder, 1, 14))
+    else
+      redis.call('ZADD', key, '0', sum, '0', entry, '0', index)
+    end
+    keepFence()
+    return 'h' .. fence
+  end
+
+  local top, answer = redis.pcall('ZRANGE', key, '0', '2'), nil
+  local summary, holder = top[1], top[2]
+  if holder and string.sub(summary, 1, 12) == '2 1 1 1 1 0 ' then
+    answer = join(summary, holder, top[3])
+  elseif holder then
+    answer = share(summary, holder, top[3])
+  end
+  if answer then return answer end
+end
 local answers, general = {}, {}
 
--- 4. Several free rooms.
+-- 5. Several free rooms.
 local state = ' ' .. usText .. ' ' .. ARGV[3]
 for at = 2, #KEYS do
   local fence = lastFence and nextFence() or usText
@@ -219,7 +248,7 @@ for at = 2, #KEYS do
   end
 end
 
--- 5. Anything else.
+-- 6. Anything else.
 if #general > 0 then
 -- Sends a message to the process of a ticket: a hint to ask again, or the lease. If that process makes this very call,
 -- the answer carries the message, which is faster. \`asking\` is the inbox of the calling process, and \`own\` collects the
@@ -832,7 +861,7 @@ end
     return queued(ticket, asked)
   end
 
-  local patience, listens, minHold, mode, groupName = string.match(ARGV[2], '^(%d+) (%d) (%d+) %d+ ?([+=]?)(.*)$')
+  local minHold, mode, groupName = string.match(ARGV[2], '^%d+ %d (%d+) %d+ ?([+=]?)(.*)$')
   local asked = share({
     ttl = tonumber(ARGV[1]), patience = tonumber(patience), listens = listens, minHold = tonumber(minHold), facts = ARGV[3],
     joins = mode ~= '' and groupName, begins = mode == '+',
@@ -1540,7 +1569,8 @@ return type(heard) == 'table' and heard.err or ''
 --           nowMs is the server's time
 --         and a line +<index> for each room in which more can be admitted; the index is that of its first ticket, from 0
 --
--- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a single holder with a crowd behind it or with nobody (crowd.lua).
+-- Lone holders come first, without TIME: Redis has removed those whose lease has ended. Then comes a
+-- single holder with a crowd behind it or with nobody (crowd.lua), and one of several holders while nobody waits.
 -- All other tickets go by room.lua: it removes what has expired, lets the ticket leave, and admits the next waiters. A ticket with a
 -- minimum hold stays until that is over.
 local answers, general = {}, {}
@@ -1658,12 +1688,41 @@ end
 
 asking = ARGV[2]
 
+-- Lets one of several holders leave, while nobody waits. \`top\` are the first four members.
+local function giveUpShare(key, id, top)
+  local holders, units, limit, smallest, rest = string.match(top[1], '^2 (%d+) (%d+) (%d+) (%d+) (0 %d+ %d+)$')
+  if not holders or holders < '2' and #holders == 1 or (tonumber(string.match(top[2], '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) <= now then return end
+  local behind = tostring(holders + 1)
+  local head
+  if holders == '2' then head = top[4] else head = redis.call('ZRANGE', key, behind, behind)[1] end
+  if head and string.sub(head, 1, 1) == 'q' then return end
+  local index = redis.call('ZRANGEBYLEX', key, '[t' .. id .. '\\0e', '(t' .. id .. '\\0f', 'LIMIT', '0', '1')[1]
+  local place = index and string.sub(index, #id + 3) .. id .. '\\0'
+  local entry = index and redis.call('ZRANGEBYLEX', key, '[' .. place, '(' .. place .. '\\255', 'LIMIT', '0', '1')[1]
+  if not entry then return end
+  local mine, most = string.match(entry, '^h %d+ %d+ 0 (%d+) (%d+) ', #place + 1)
+  if not mine then return end
+  if tonumber(most) <= tonumber(limit) then smallest = smallest - 1 end
+  -- Which of the others has the smallest limit is left to room.lua.
+  if tonumber(smallest) < 1 then return end
+  if holders == '2' then
+    local other = top[2] == entry and top[3] or top[2]
+    redis.call('ZREM', key, top[1], entry, index, 't' .. string.match(other, '^[^%z]+', 15) .. '\\0' .. string.sub(other, 1, 14))
+  else
+    redis.call('ZREM', key, top[1], entry, index)
+  end
+  redis.call('ZADD', key, '0', string.format('2 %.0f %.0f %s %.0f %s', holders - 1, units - mine, limit, smallest, rest))
+  return 'h'
+end
+
 -- Hands the key over from a single holder to the head of the crowd behind it. Reads entries by places, as isRemembered does.
 local function handOver(key, id)
   local top = redis.pcall('ZRANGE', key, '0', '3')
   local mine, head = top[2], top[3]
   if not top[1] and not top.err then return 'u' end
-  if not mine or string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' or string.sub(mine, 15, 15 + #id) ~= id .. '\\0' then return end
+  if not mine then return end
+  if string.sub(top[1], 1, 12) ~= '2 1 1 1 1 0 ' then return giveUpShare(key, id, top) end
+  if string.sub(mine, 15, 15 + #id) ~= id .. '\\0' then return end
   if (tonumber(string.sub(mine, 2, 14)) or 0) <= now or string.sub(mine, #id + 51, #id + 53) ~= ' 0 ' then return end
   if not head then
     redis.call('DEL', key)
