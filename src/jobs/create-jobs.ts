@@ -1,5 +1,5 @@
 import { checkObject, checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
-import { now, systemClock } from '../base/clock.ts'
+import { now, paused, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
 import { ClosedError, StoreError } from '../errors.ts'
 import type { StopOptions } from '../index.ts'
@@ -42,14 +42,14 @@ import { LeaseTime } from './lease-time.ts'
 import { type NamedLimit, type NameLimit, parseLimit } from './name-limits.ts'
 import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
 import { parseId, parseNames, parseText, SPAN_RANGE, TTL_RANGE, WAIT_RANGE } from './options.ts'
-import { rememberParts } from './parts.ts'
+import { type JobsParts, rememberParts } from './parts.ts'
 import { ProgressReports } from './progress-reports.ts'
 import { ENDED, NOT_ENDED, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { untilIdle } from './until-idle.ts'
 import { JobWakes } from './wakes.ts'
 import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
-import { type JobHandler, JobWorker } from './worker.ts'
+import { GIVE_BACK_MS, type JobHandler, JobWorker } from './worker.ts'
 
 /**
  * Jobs in PostgreSQL: enqueued also inside your own transactions, claimed with `FOR UPDATE SKIP LOCKED`, leased to
@@ -95,6 +95,7 @@ class PostgresJobs implements Jobs {
   readonly #wakes: JobWakes
   readonly #watches: JobWatches
   readonly #workers = new Set<Worker>()
+  readonly #endWithJobs: JobsParts['endWithJobs'] = new Set()
   readonly #keepCompletedMs: number
   readonly #keepEndedMs: number
   readonly #maxPayloadBytes: number
@@ -137,6 +138,7 @@ class PostgresJobs implements Jobs {
     rememberParts(this, {
       ...{ tables: this.#tables, wakes: this.#wakes, maxPayloadBytes: this.#maxPayloadBytes },
       assertOpen: () => this.#assertOpen(),
+      endWithJobs: this.#endWithJobs,
     })
   }
 
@@ -341,10 +343,20 @@ class PostgresJobs implements Jobs {
   }
 
   async #stopAll(grace: number): Promise<void> {
-    await Promise.all([...this.#workers].map((worker) => worker.stop({ grace })))
+    await Promise.all([
+      ...[...this.#workers].map((worker) => worker.stop({ grace })),
+      this.#stopOthers(grace),
+    ])
     this.#cleanUps.stop()
     this.#watches.close()
     await Promise.all([this.#connections.close(), this.#renewing.close()])
+  }
+
+  /** Waits as long as for a worker: the database may not answer. */
+  async #stopOthers(grace: number): Promise<void> {
+    const ended = new AbortController()
+    void Promise.all(Array.from(this.#endWithJobs, (each) => each.stop())).then(() => ended.abort())
+    await paused(systemClock, grace + GIVE_BACK_MS, ended.signal)
   }
 
   #assertOpen(): void {

@@ -273,7 +273,7 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   limits(): Promise<readonly NamedLimit[]>
   /** Deletes jobs that ended longer ago than they are kept. Workers call it every 30 seconds. */
   cleanUp(): Promise<void>
-  /** Stops the workers, with the grace, and closes the connections. May be called again. */
+  /** Stops the workers and the firing of stored schedules, with the grace, and closes the connections. May be called again. */
   close(options?: StopOptions): Promise<void>
   /** `close()`, for `await using`. */
   [Symbol.asyncDispose](): Promise<void>

@@ -9,6 +9,8 @@ export interface JobsParts {
   readonly wakes: JobWakes
   readonly maxPayloadBytes: number
   readonly assertOpen: () => void
+  /** `close()` of the jobs stops these before it closes the connections. */
+  readonly endWithJobs: Set<{ stop(): Promise<void> }>
 }
 
 const known = processWide('parts of jobs', () => new WeakMap<object, JobsParts>())

@@ -282,7 +282,7 @@ export class JobWorker {
 }
 
 /** How long a worker that stops waits, after the grace, for the database to take back what has not ended. */
-const GIVE_BACK_MS = 1000
+export const GIVE_BACK_MS = 1000
 
 /** A claim behind a busy database takes some 10 ms, and one over a continent 50. */
 const AHEAD_MS = 50

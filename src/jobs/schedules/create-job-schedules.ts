@@ -181,7 +181,7 @@ class PostgresSchedules implements JobSchedules {
   start(): void {
     this.#parts.assertOpen()
     this.#firing ??= new Firing({
-      ...{ tables: this.#tables, wakes: this.#parts.wakes },
+      ...{ tables: this.#tables, wakes: this.#parts.wakes, endWithJobs: this.#parts.endWithJobs },
       ...{ pollMs: this.#pollMs, listeners: this.#listeners },
     })
   }

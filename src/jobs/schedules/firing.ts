@@ -1,16 +1,14 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
-import { isHoldfastError } from '../../errors.ts'
 import { parseNewJob } from '../new-job.ts'
-import type { JobWakes } from '../wakes.ts'
+import type { JobsParts } from '../parts.ts'
 import { type Advance, advanceOf } from './advance.ts'
 import type { ScheduleListeners } from './listeners.ts'
 import { type AdvanceRow, type ScheduleTables, written } from './schedule-tables.ts'
 import { lastJobOf, type RawSchedule } from './stored-schedule.ts'
 
-export interface FiringParts {
+export interface FiringParts extends Pick<JobsParts, 'wakes' | 'endWithJobs'> {
   readonly tables: ScheduleTables
-  readonly wakes: JobWakes
   readonly pollMs: number
   readonly listeners: ScheduleListeners
 }
@@ -32,7 +30,11 @@ export class Firing {
     this.#parts = parts
     const listener = { wake: (name: string | null) => this.#onMessage(name) }
     parts.wakes.add(listener)
-    this.#ended = this.#keepFiring().finally(() => parts.wakes.delete(listener))
+    parts.endWithJobs.add(this)
+    this.#ended = this.#keepFiring().finally(() => {
+      parts.wakes.delete(listener)
+      parts.endWithJobs.delete(this)
+    })
   }
 
   /** Resolves when the current round is over. */
@@ -59,7 +61,6 @@ export class Firing {
       } catch (error) {
         if (this.#stopping.signal.aborted) return
         listeners.onError(error)
-        if (isHoldfastError(error, 'closed')) return
         failures += 1
         await paused(systemClock, backoffMs(ASKING_AGAIN, failures), this.#stopping.signal)
       }
@@ -119,7 +120,7 @@ export class Firing {
   async #recordOutcomes(): Promise<void> {
     if (performance.now() < this.#recordAt) return
     this.#recordAt = performance.now() + RECORD_EVERY_MS
-    while (await this.#parts.tables.recordOutcomes());
+    while ((await this.#parts.tables.recordOutcomes()) && !this.#stopping.signal.aborted);
   }
 
   #pauseMs({
