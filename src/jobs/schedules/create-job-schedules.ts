@@ -34,6 +34,7 @@ import {
   storedSchedule,
 } from './stored-schedule.ts'
 import { anchorOf, firstTick, type Timing, tickAfter } from './timing.ts'
+import { readSchedule } from './unreadable.ts'
 
 /**
  * Schedules in PostgreSQL whose ticks become [jobs](../../../docs/jobs.md). They are added, changed, paused, resumed and removed at run time,
@@ -100,8 +101,13 @@ class PostgresSchedules implements JobSchedules {
     return this.#write(id, options, ({ schedule: stored, payload: storedPayload }) => {
       if (stored === null) return null
       const { job = stored.job, payload = storedPayload, ...settings } = change
-      const known = { ...settingsOf(stored.definition), tenant: stored.tenant ?? undefined }
-      return this.#planOf({ job, payload: payload as object, ...changedSettings(known, settings) })
+      // What this version does not know would be lost.
+      const known = readSchedule(stored, () => settingsOf(stored.definition))
+      return this.#planOf({
+        job,
+        payload: payload as object,
+        ...changedSettings({ ...known, tenant: stored.tenant ?? undefined }, settings),
+      })
     })
   }
 
@@ -132,9 +138,10 @@ class PostgresSchedules implements JobSchedules {
     if (schedule === null) return null
     const tick = { id, tenant: schedule.tenant, scheduledAt: new Date(nowMs).toISOString() }
     const job = { name: schedule.job, payload: { schedule: tick, ...(payload as object) } }
-    const entry = parseNewJob({ ...job, ...schedule.definition.jobOptions }, 0, {
-      maxPayloadBytes: Number.POSITIVE_INFINITY,
-    })
+    const limits = { maxPayloadBytes: Number.POSITIVE_INFINITY }
+    const entry = readSchedule(schedule, () =>
+      parseNewJob({ ...job, ...schedule.definition.jobOptions }, 0, limits),
+    )
     const [jobId = null] = await this.#parts.tables.enqueue([entry], transaction)
     return jobId
   }
@@ -172,10 +179,12 @@ class PostgresSchedules implements JobSchedules {
     const isPast =
       schedule.tickMs !== null && schedule.tickMs <= nowMs && schedule.definition.afterEndMs === null
     const left = (schedule.definition.maxRuns ?? Number.POSITIVE_INFINITY) - schedule.runs
-    return ticksFrom(schedule, {
-      first: isPast ? tickAfter(schedule, nowMs) : schedule.tickMs,
-      most: Math.min(most, left),
-    })
+    return readSchedule(schedule, () =>
+      ticksFrom(schedule, {
+        first: isPast ? tickAfter(schedule, nowMs) : schedule.tickMs,
+        most: Math.min(most, left),
+      }),
+    )
   }
 
   start(): void {

@@ -6,6 +6,7 @@ import { type Advance, advanceOf } from './advance.ts'
 import type { ScheduleListeners } from './listeners.ts'
 import { type AdvanceRow, type ScheduleTables, written } from './schedule-tables.ts'
 import { lastJobOf, type RawSchedule } from './stored-schedule.ts'
+import { readSchedule } from './unreadable.ts'
 
 export interface FiringParts extends Pick<JobsParts, 'wakes' | 'endWithJobs'> {
   readonly tables: ScheduleTables
@@ -25,6 +26,9 @@ export class Firing {
   /** A message has come since the last look. */
   #isWoken = false
   #recordAt = 0
+  /** The versions of schedules that this process cannot read, by their ids. Others may be newer, and fire them. */
+  readonly #unreadable = new Map<string, number>()
+  #readAgainAt = 0
 
   constructor(parts: FiringParts) {
     this.#parts = parts
@@ -71,9 +75,11 @@ export class Firing {
   async #fireDue(): Promise<number> {
     const { tables, wakes, pollMs } = this.#parts
     wakes.probe()
+    this.#readAgain()
     for (let passed = 0; !this.#stopping.signal.aborted; ) {
       this.#isWoken = false
-      const { due, nowMs, againMs, hasOpen } = await tables.due(MOST_AT_ONCE, passed)
+      const asked = { most: MOST_AT_ONCE, passed, unreadable: this.#unreadable }
+      const { due, nowMs, againMs, hasOpen } = await tables.due(asked)
       if (hasOpen) await this.#recordOutcomes()
       if (due.length === 0 && passed === 0) return this.#pauseMs({ againMs, hasOpen, pollMs })
       const isAlone = due.length === 0 || (await this.#fire(due, nowMs))
@@ -90,11 +96,13 @@ export class Firing {
     let jobs = 0
     for (const raw of due) {
       if (jobs >= MOST_JOBS) break
-      const advance = this.#advanceOf(raw, nowMs)
-      advances.set(raw.id, advance)
-      rows.push(rowOf(raw, advance))
-      jobs += advance.fires.length
+      const read = this.#read(raw, nowMs)
+      if (read === undefined) continue
+      advances.set(raw.id, read.advance)
+      rows.push(read.row)
+      jobs += read.advance.fires.length
     }
+    if (rows.length === 0) return true
     const fired = await this.#parts.tables.fire(rows)
     const byId = new Map(due.map((raw) => [raw.id, raw]))
     for (const { id, jobs: jobIds } of fired) {
@@ -105,15 +113,28 @@ export class Firing {
     return fired.length === rows.length
   }
 
-  /** What this process cannot read, it leaves to others for a while: the others may be newer. */
-  #advanceOf(raw: RawSchedule, nowMs: number): Advance {
+  /** Undefined: this process cannot read the schedule. */
+  #read(
+    raw: RawSchedule,
+    nowMs: number,
+  ): { readonly advance: Advance; readonly row: AdvanceRow } | undefined {
     try {
-      return advanceOf({ ...raw, lastJob: lastJobOf(raw) }, nowMs)
+      return readSchedule(raw, () => {
+        const advance = advanceOf({ ...raw, lastJob: lastJobOf(raw) }, nowMs)
+        return { advance, row: rowOf(raw, advance) }
+      })
     } catch (error) {
-      this.#parts.listeners.onError(error)
-      const next = { tickMs: raw.tickMs, dueMs: nowMs + UNREADABLE_MS }
-      return { fires: [], missed: null, overlapped: null, next }
+      if (!this.#unreadable.has(raw.id)) this.#parts.listeners.onError(error)
+      this.#unreadable.set(raw.id, raw.version)
+      return undefined
     }
+  }
+
+  /** Now and then, so that `onError` hears of them again. And those that were removed are forgotten. */
+  #readAgain(): void {
+    if (performance.now() < this.#readAgainAt) return
+    this.#readAgainAt = performance.now() + READ_AGAIN_MS
+    this.#unreadable.clear()
   }
 
   /** Before the jobs are deleted. */
@@ -163,5 +184,5 @@ const MOST_JOBS = 500
 const SPREAD_MS = 20
 /** Sooner than most jobs are deleted. */
 const RECORD_EVERY_MS = 20_000
-const UNREADABLE_MS = 60_000
+const READ_AGAIN_MS = 60_000
 const ASKING_AGAIN: Backoff = { firstMs: 250, longestMs: 10_000, jitter: 0.25 }

@@ -11,7 +11,10 @@ export interface ScheduleListenerOptions {
   readonly onFire?: ((fire: ScheduleFire) => void) | undefined
   /** Called for ticks that became no job. Default: none. */
   readonly onLeftOut?: ((ticks: LeftOutTicks) => void) | undefined
-  /** Called when the database did not answer; the process tries again. Default: a process warning. */
+  /**
+   * Called when the database did not answer; the process tries again. And once a minute for each due schedule that this process cannot
+   * read, because a newer version has stored it. Default: a process warning.
+   */
   readonly onError?: ((error: unknown) => void) | undefined
 }
 
@@ -58,7 +61,7 @@ function guarded<Argument>(name: string, listener: (given: Argument) => void): (
 }
 
 function warnOfError(error: unknown): void {
-  warn('Stored schedules could not be fired, and are tried again.', error)
+  warn('Stored schedules could not be fired, and are tried again. See `onError`.', error)
 }
 
 function warn(message: string, error: unknown): void {

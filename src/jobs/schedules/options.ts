@@ -84,6 +84,13 @@ const SETTINGS = [
   ...(['tenant', 'maxRuns', 'jitter', 'missed', 'catchUp', 'overlap'] as const),
 ]
 
+const MISSED = ['skip', 'once', 'all'] as const
+const OVERLAP = ['skip', 'allow'] as const
+const DEFINED: ReadonlySet<string> = new Set<keyof ScheduleDefinition>([
+  ...(['cron', 'timezone', 'everyMs', 'afterEndMs', 'startMs', 'stopMs'] as const),
+  ...(['maxRuns', 'jitterMs', 'missed', 'catchUpMs', 'overlap', 'jobOptions'] as const),
+])
+
 type Times = Pick<ScheduleDefinition, 'cron' | 'timezone' | 'everyMs' | 'afterEndMs' | 'startMs' | 'stopMs'>
 
 /** Checks when a schedule fires. */
@@ -109,6 +116,18 @@ export function parseSettings(settings: StoredScheduleOptions): ScheduleDefiniti
       JOB_SETTINGS.flatMap((name) => (settings[name] === undefined ? [] : [[name, settings[name]]])),
     ),
   }
+}
+
+/**
+ * A newer version may have stored a setting that this one does not know, and would leave out.
+ *
+ * @throws {InvalidArgumentError}
+ */
+export function checkDefinition(definition: ScheduleDefinition): void {
+  checkOptions(Object.fromEntries(Object.entries(definition).filter(([, value]) => value !== null)), DEFINED)
+  checkOptions(definition.jobOptions, JOB_SETTINGS)
+  oneOf('missed', definition.missed, MISSED)
+  oneOf('overlap', definition.overlap, OVERLAP)
 }
 
 /** The settings that make this definition. */
@@ -192,7 +211,7 @@ function policyOf(
     }
     return { missed: 'once', catchUpMs: null, overlap: 'skip' }
   }
-  const policy = oneOf('missed', missed ?? 'once', ['skip', 'once', 'all'])
+  const policy = oneOf('missed', missed ?? 'once', MISSED)
   if (policy === 'skip' && catchUp !== undefined)
     throw expected('catchUp', "left out unless `missed` is 'once' or 'all'", catchUp)
   if (policy === 'all' && overlap === 'skip')
@@ -201,7 +220,7 @@ function policyOf(
   return {
     missed: policy,
     catchUpMs: catchUpMs === Number.POSITIVE_INFINITY ? null : catchUpMs,
-    overlap: oneOf('overlap', overlap ?? (policy === 'all' ? 'allow' : 'skip'), ['skip', 'allow']),
+    overlap: oneOf('overlap', overlap ?? (policy === 'all' ? 'allow' : 'skip'), OVERLAP),
   }
 }
 

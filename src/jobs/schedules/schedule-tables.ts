@@ -119,11 +119,19 @@ export class ScheduleTables {
     )
   }
 
-  due(most: number, passed: number): Promise<DueLook> {
-    const parameters = [String(most), String(passed)]
-    return this.#tables.call('jobs_due_schedules($1::text::integer, $2::text::integer)', parameters, {
-      doing: 'looking for due schedules',
-    })
+  /** `unreadable`: the versions of those to leave out, by their ids. */
+  due({
+    most,
+    passed,
+    unreadable,
+  }: {
+    most: number
+    passed: number
+    unreadable: ReadonlyMap<string, number>
+  }): Promise<DueLook> {
+    const parameters = [String(most), String(passed), JSON.stringify(Object.fromEntries(unreadable))]
+    const call = 'jobs_due_schedules($1::text::integer, $2::text::integer, $3::text::jsonb)'
+    return this.#tables.call(call, parameters, { doing: 'looking for due schedules' })
   }
 
   fire(advances: readonly AdvanceRow[]): Promise<readonly Fired[]> {

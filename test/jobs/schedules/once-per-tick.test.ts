@@ -142,7 +142,7 @@ test('100,000 schedules that are not due cost a look no more pages, and an idle 
   await using at = await openSchedules()
   const { scene, schedules } = at
   const client = await scene.connect()
-  const look = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_due_schedules(200, 0)`
+  const look = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_due_schedules(200, 0, '{}')`
   async function pagesOfLook(): Promise<number> {
     await client.query(`vacuum analyze ${scene.schema}.job_schedules`)
     const seen: number[] = []
