@@ -102,12 +102,12 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
   const due: number[] = []
   const missed: number[] = []
   const passed = { count: 0, isAtLeast: false }
-  // Ticks before this are missed without a doubt, and may be many.
-  const sureMs =
-    nowMs - definition.jitterMs - Math.max(LATE_MS, definition.missed === 'all' ? bound(definition) : 0)
+  // The ticks before the last one until then are missed without a doubt, and may be many: each is due before the next tick.
+  const sureMs = nowMs - Math.max(LATE_MS, definition.missed === 'all' ? bound(definition) : 0)
   let tick = schedule.tickMs
-  while (tick !== null && dueMsOf(schedule, tick) <= nowMs && due.length < MOST_FIRES) {
+  while (tick !== null && due.length < MOST_FIRES) {
     const lateMs = nowMs - dueMsOf(schedule, tick)
+    if (lateMs < 0) break
     if (lateMs <= LATE_MS || (definition.missed === 'all' && lateMs <= bound(definition))) due.push(tick)
     else missed.push(tick)
     const after = tickAfter(schedule, tick)

@@ -36,8 +36,8 @@ export interface StoredScheduleOptions extends ScheduleTimes, ScheduledJobSettin
   /** The schedule is over after so many jobs. Default: no bound. */
   readonly maxRuns?: number | undefined
   /**
-   * Each job is enqueued up to this long after its tick, so that many schedules of one time do not fire at once. A tick of a schedule
-   * always has the same delay. Up to 24 h. Default: 0.
+   * Each job is enqueued up to this long after its tick, so that many schedules of one time do not fire at once; but always before the
+   * next tick. A tick of a schedule always has the same delay. Up to 24 h. Default: 0.
    */
   readonly jitter?: Duration | undefined
   /**

@@ -43,9 +43,16 @@ export function tickAfterEnd({ definition }: Timing, endedMs: number): number | 
   return withinStop(definition, Math.max(endedMs + (definition.afterEndMs ?? 0), definition.startMs ?? 0))
 }
 
-/** When the job of a tick is enqueued. The same for each process, and after each change. */
-export function dueMsOf({ id, definition: { jitterMs } }: Timing, tickMs: number): number {
-  return jitterMs === 0 ? tickMs : tickMs + Math.floor(fractionOf(`${id} ${tickMs}`) * (jitterMs + 1))
+/**
+ * When the job of a tick is enqueued. The same for each process, and after each change. Always before the next tick: otherwise a later
+ * tick could be due first, and would be missed while the schedule waits for the earlier one.
+ */
+export function dueMsOf({ id, definition, anchorMs }: Timing, tickMs: number): number {
+  const { jitterMs } = definition
+  if (jitterMs === 0) return tickMs
+  const nextMs = firstAfter(definition, { anchorMs, fromMs: tickMs }) ?? Number.POSITIVE_INFINITY
+  const longestMs = Math.min(jitterMs, nextMs - tickMs - 1)
+  return tickMs + Math.floor(fractionOf(`${id} ${tickMs}`) * (longestMs + 1))
 }
 
 function firstAfter(

@@ -193,7 +193,39 @@ test('jitter delays each tick by a part of it, always the same, and differently 
   expect(mean).toBeGreaterThan(4 * MINUTE)
   expect(mean).toBeLessThan(6 * MINUTE)
   expect(dueMsOf({ ...schedule, id: 'b' }, START)).not.toBe(dueMsOf(schedule, START))
-  expect(
-    played(stored({ every: '1m', jitter: '1h', overlap: 'allow', missed: 'all' }), START + 24 * HOUR).length,
-  ).toBeGreaterThan(1300)
+})
+
+test.each<[string, StoredScheduleOptions]>([
+  ['an hour and a day', { cron: '0 * * * *', jitter: '24h' }],
+  ['an hour and two hours', { cron: '0 * * * *', jitter: '2h' }],
+  ['ten minutes and an hour', { cron: '*/10 * * * *', jitter: '1h' }],
+  ['an hour or 23 hours and a day', { cron: '0 9,10 * * *', jitter: '24h' }],
+  ['five minutes and ten', { every: '5m', jitter: '10m' }],
+  ['five minutes and five', { every: '5m', jitter: '5m' }],
+])('with ticks and a jitter of %s each tick becomes one job, before the next tick', (_, settings) => {
+  const untilMs = START + 10 * 24 * HOUR
+  for (const missed of ['skip', 'once', 'all'] as const) {
+    const schedule = stored({ ...settings, missed, overlap: 'allow' })
+    const ticks: string[] = []
+    for (let tick = schedule.tickMs; tick !== null; tick = tickAfter(schedule, tick)) {
+      const dueMs = dueMsOf(schedule, tick)
+      if (dueMs >= untilMs) break
+      if (dueMs < tick || dueMs >= (tickAfter(schedule, tick) ?? 0)) expect.fail(`${tick} is due at ${dueMs}`)
+      ticks.push(new Date(tick).toISOString())
+    }
+    expect(ticks.length).toBeGreaterThanOrEqual(19)
+    expect(played(schedule, untilMs)).toEqual(ticks)
+  }
+})
+
+test('a long outage takes one look, however long the jitter is', () => {
+  const nowMs = START + 20 * 24 * HOUR
+  for (const missed of ['skip', 'once'] as const) {
+    const schedule = stored({ cron: '* * * * * *', jitter: '24h', missed })
+    const { fires, missed: left, next } = advanceOf(schedule, nowMs)
+    expect(fires.every((tick) => nowMs - tick <= 31 * SECOND)).toBe(true)
+    expect(left).toMatchObject({ firstMs: START + SECOND, isAtLeast: true })
+    expect(left?.count).toBeLessThan(1100)
+    expect(next?.dueMs).toBeGreaterThan(nowMs)
+  }
 })
