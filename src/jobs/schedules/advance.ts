@@ -5,6 +5,8 @@ import { dueMsOf, firstTick, type Timing, tickAfter, tickAfterEnd, tickUntil } f
 export interface DueSchedule extends Timing {
   /** Null: unknown until the last job has ended. */
   readonly tickMs: number | null
+  /** When its tick is due, as it is stored. */
+  readonly dueMs: number | null
   readonly runs: number
   /** Null: there was none. */
   readonly lastJob: { readonly hasEnded: boolean; readonly endedMs: number | null } | null
@@ -104,9 +106,11 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
   const passed = { count: 0, isAtLeast: false }
   // The ticks before the last one until then are missed without a doubt, and may be many: each is due before the next tick.
   const sureMs = nowMs - Math.max(LATE_MS, definition.missed === 'all' ? bound(definition) : 0)
+  const dueOf = (tickMs: number): number =>
+    tickMs === schedule.tickMs && schedule.dueMs !== null ? schedule.dueMs : dueMsOf(schedule, tickMs)
   let tick = schedule.tickMs
   while (tick !== null && due.length < MOST_FIRES) {
-    const lateMs = nowMs - dueMsOf(schedule, tick)
+    const lateMs = nowMs - dueOf(tick)
     if (lateMs < 0) break
     if (lateMs <= LATE_MS || (definition.missed === 'all' && lateMs <= bound(definition))) due.push(tick)
     else missed.push(tick)
@@ -124,7 +128,7 @@ function sortTicks(schedule: DueSchedule, nowMs: number): SortedTicks {
   }
   const last = missed.at(-1)
   const makesUp = definition.missed === 'once' && due.length === 0 && last !== undefined
-  if (makesUp && nowMs - dueMsOf(schedule, last) <= bound(definition)) {
+  if (makesUp && nowMs - dueOf(last) <= bound(definition)) {
     due.push(last)
     missed.pop()
   }

@@ -90,7 +90,10 @@ function keptLook(
   if (hasRunEnough(timing.definition, stored)) return written(null)
   // It was over because of `maxRuns`, perhaps, and has more runs now.
   if (state === 'over') return written(firstLook({ ...timing, lastJob: lastJobOf(stored) }, nowMs))
-  return { state, tickMs, dueMs: tickMs === null ? dueMs : dueMsOf(timing, tickMs) }
+  if (tickMs === null || dueMs === null) return { state, tickMs, dueMs }
+  // With a shorter jitter its time may have passed. But nobody could fire it before, so it is not late.
+  const earliestMs = dueMs > nowMs ? nowMs : Number.NEGATIVE_INFINITY
+  return { state, tickMs, dueMs: Math.max(earliestMs, dueMsOf(timing, tickMs)) }
 }
 
 function hasRunEnough({ maxRuns }: ScheduleDefinition, stored: Pick<DueSchedule, 'runs'> | null): boolean {

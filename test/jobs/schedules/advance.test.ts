@@ -12,7 +12,9 @@ const START = Date.parse('2027-03-01T00:00:00Z')
 function stored(settings: StoredScheduleOptions, more: Partial<DueSchedule> = {}): DueSchedule {
   const definition = parseSettings(settings)
   const timing = { id: 'a', definition, anchorMs: anchorOf(definition, START) }
-  return { ...timing, tickMs: firstTick(timing, START), runs: 0, lastJob: null, ...more }
+  const tickMs = firstTick(timing, START)
+  const dueMs = tickMs === null ? null : dueMsOf(timing, tickMs)
+  return { ...timing, tickMs, dueMs, runs: 0, lastJob: null, ...more }
 }
 
 /** Fires as the processes do, each look at the time that the last one has named, and says when its ticks were. */
@@ -28,7 +30,7 @@ function played(schedule: DueSchedule, untilMs: number): string[] {
     if (next === null) break
     now = {
       ...now,
-      tickMs: next.tickMs,
+      ...next,
       runs: now.runs + fires.length,
       lastJob: { hasEnded: true, endedMs: dueMs },
     }

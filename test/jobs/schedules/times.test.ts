@@ -95,6 +95,21 @@ test('ticks that were missed or that overlap are told of and counted', async () 
   expect(await schedules.find('a')).toMatchObject({ runs: 1, missedTicks: 2, overlappedTicks: 1 })
 })
 
+test('a tick whose jitter is taken away while it waits fires at once, and is not missed', async () => {
+  const fires: ScheduleFire[] = []
+  await using at = await openSchedules({ onFire: (fire) => fires.push(fire) })
+  const { schedules, scene } = at
+  await schedules.add('a', { job: 'j', every: '1h', jitter: '1h', missed: 'skip' })
+  await scene.sql(`update $schema.job_schedules set due_at = clock_timestamp() + interval '10 min',
+    tick_at = tick_at - interval '70 min', anchor_at = anchor_at - interval '70 min'`)
+  const tick = (await schedules.nextRuns('a', 1)).map((at) => at.getTime() - HOUR_MS)
+  await schedules.change('a', { jitter: 0 })
+  schedules.start()
+  await until('it has fired', () => fires.length === 1)
+  expect(fires.map(({ scheduledAt }) => scheduledAt.getTime())).toEqual(tick)
+  expect(await schedules.find('a')).toMatchObject({ runs: 1, missedTicks: 0 })
+})
+
 test('100 schedules of one moment are enqueued at different moments of their jitter', async () => {
   await using at = await openSchedules()
   const { schedules, scene } = at
