@@ -164,6 +164,35 @@ test('a paused schedule does not fire, and goes on with its next tick from now',
   expect(fires).toEqual([])
 })
 
+test('a round that has read a schedule does not fire another one that is added under its id meanwhile', async () => {
+  await using at = await openSchedules()
+  const { schedules, scene, jobs } = at
+  await schedules.add('a', { job: 'before', every: '1h' })
+  await letPass(scene, 3600)
+  const [read] = await scene.sql(`select due ->> 'version' as version, due ->> 'tickMs' as tick
+    from json_array_elements($schema.jobs_due_schedules(200, 0, '{}') -> 'due') as due`)
+
+  await schedules.remove('a')
+  await schedules.add('a', { job: 'after', every: '1h' })
+  await letPass(scene, 3600)
+  const entry = {
+    name: 'before',
+    priority: 0,
+    max_attempts: 1,
+    backoff_ms: 0,
+    max_backoff_ms: 0,
+    group_limit: 1,
+  }
+  const fires = { version: Number(read?.['version']), fires: [Number(read?.['tick'])], entry }
+  const advance = { id: 'a', ...fires, missed: 0, overlapped: 0, state: 'over' }
+  const [answer] = await scene.sql(
+    `select $schema.jobs_fire_schedules('${JSON.stringify([advance])}') as fired`,
+  )
+  expect(answer).toEqual({ fired: [] })
+  expect(await schedules.find('a')).toMatchObject({ state: 'active', job: 'after', runs: 0 })
+  expect(await jobs.count()).toEqual([])
+})
+
 test('schedules are listed in the order of their ids, by tenant, job and state, a page at a time', async () => {
   await using at = await openSchedules()
   const { schedules } = at

@@ -21,8 +21,9 @@ create table "{schema}".job_schedules (
   tick_at timestamptz,
   -- When to look at the schedule: its tick and jitter. Without a tick, when to ask whether the last job has ended.
   due_at timestamptz check ((due_at is not null) = (state = 'active')),
-  -- Rises with each change and each fire.
-  version bigint not null default 1,
+  -- Rises with each change and each fire. It begins with the time in µs: a schedule that is removed and added again never has a version that
+  -- somebody has read of the removed one.
+  version bigint not null default (extract(epoch from clock_timestamp()) * 1000000)::bigint,
   runs bigint not null default 0,
   missed bigint not null default 0,
   overlapped bigint not null default 0,
