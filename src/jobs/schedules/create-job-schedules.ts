@@ -76,6 +76,8 @@ class PostgresSchedules implements JobSchedules {
   readonly #listeners: ScheduleListeners
   readonly #pollMs: number
   #firing: Firing | undefined
+  /** Resolves when all that was stopped is over. */
+  #stopped: Promise<unknown> = Promise.resolve()
 
   constructor(parts: JobsParts, options: JobSchedulesOptions) {
     checkOptions(options, ['onFire', 'onLeftOut', 'onError', 'pollInterval'])
@@ -196,9 +198,11 @@ class PostgresSchedules implements JobSchedules {
   }
 
   async stop(): Promise<void> {
+    // At once, so that a start that follows is not taken for one that changes nothing.
     const firing = this.#firing
-    await firing?.stop()
-    if (this.#firing === firing) this.#firing = undefined
+    this.#firing = undefined
+    if (firing !== undefined) this.#stopped = Promise.all([this.#stopped, firing.stop()])
+    await this.#stopped
   }
 
   [Symbol.asyncDispose](): Promise<void> {

@@ -37,6 +37,19 @@ test('a tick becomes one job, with the payload of the schedule and the tick', as
   expect(stored?.nextAt?.getTime()).toBe((fire?.scheduledAt.getTime() ?? 0) + 3_600_000)
 })
 
+test('a start right after a stop, which still waits for its round, fires again', async () => {
+  const fires: ScheduleFire[] = []
+  await using at = await openSchedules({ onFire: (fire) => fires.push(fire) })
+  const { schedules } = at
+  schedules.start()
+  const stopped = schedules.stop()
+  schedules.start()
+  await stopped
+  await schedules.add('a', { job: 'j', every: '1s' })
+  await until('it has fired', () => fires.length === 1)
+  await Promise.all([schedules.stop(), schedules.stop()])
+})
+
 test('a schedule that fires each second makes a job for each of its ticks, a second apart', async () => {
   const fires: ScheduleFire[] = []
   await using at = await openSchedules({ onFire: (fire) => fires.push(fire) })
