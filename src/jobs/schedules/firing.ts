@@ -1,10 +1,12 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
+import { fieldOf } from '../../base/thrown.ts'
+import { isHoldfastError, StoreError } from '../../errors.ts'
 import { parseNewJob } from '../new-job.ts'
 import type { JobsParts } from '../parts.ts'
 import { type Advance, advanceOf } from './advance.ts'
 import type { ScheduleListeners } from './listeners.ts'
-import { type AdvanceRow, type ScheduleTables, written } from './schedule-tables.ts'
+import { type AdvanceRow, type Fired, type ScheduleTables, written } from './schedule-tables.ts'
 import { lastJobOf, type RawSchedule } from './stored-schedule.ts'
 import { readSchedule } from './unreadable.ts'
 
@@ -26,9 +28,9 @@ export class Firing {
   /** A message has come since the last look. */
   #isWoken = false
   #recordAt = 0
-  /** The versions of schedules that this process cannot read, by their ids. Others may be newer, and fire them. */
-  readonly #unreadable = new Map<string, number>()
-  #readAgainAt = 0
+  /** The versions of schedules that this process cannot read, or that the database refuses, by their ids. Others may fire them. */
+  readonly #skipped = new Map<string, number>()
+  #tryAgainAt = 0
 
   constructor(parts: FiringParts) {
     this.#parts = parts
@@ -75,10 +77,10 @@ export class Firing {
   async #fireDue(): Promise<number> {
     const { tables, wakes, pollMs } = this.#parts
     wakes.probe()
-    this.#readAgain()
+    this.#trySkippedAgain()
     for (let passed = 0; !this.#stopping.signal.aborted; ) {
       this.#isWoken = false
-      const asked = { most: MOST_AT_ONCE, passed, unreadable: this.#unreadable }
+      const asked = { most: MOST_AT_ONCE, passed, skipped: this.#skipped }
       const { due, nowMs, againMs, hasOpen } = await tables.due(asked)
       if (hasOpen) await this.#recordOutcomes()
       if (due.length === 0 && passed === 0) return this.#pauseMs({ againMs, hasOpen, pollMs })
@@ -103,7 +105,7 @@ export class Firing {
       jobs += read.advance.fires.length
     }
     if (rows.length === 0) return true
-    const fired = await this.#parts.tables.fire(rows)
+    const fired = await this.#fireRows(rows)
     const byId = new Map(due.map((raw) => [raw.id, raw]))
     for (const { id, jobs: jobIds } of fired) {
       const raw = byId.get(id)
@@ -111,6 +113,28 @@ export class Firing {
       if (raw !== undefined && advance !== undefined) this.#parts.listeners.tell(raw, { advance, jobIds })
     }
     return fired.length === rows.length
+  }
+
+  /** If the database refuses what one of them enqueues, the others fire all the same: each is sent alone. */
+  async #fireRows(rows: readonly AdvanceRow[]): Promise<readonly Fired[]> {
+    try {
+      return await this.#parts.tables.fire(rows)
+    } catch (error) {
+      if (!isAboutJob(error)) throw error
+      const [row] = rows
+      if (rows.length === 1 && row !== undefined) {
+        this.#skip(row, refusedError(row.id, error))
+        return []
+      }
+    }
+    const fired: Fired[] = []
+    for (const row of rows) fired.push(...(await this.#fireRows([row])))
+    return fired
+  }
+
+  #skip({ id, version }: Pick<RawSchedule, 'id' | 'version'>, error: unknown): void {
+    if (!this.#skipped.has(id)) this.#parts.listeners.onError(error)
+    this.#skipped.set(id, version)
   }
 
   /** Undefined: this process cannot read the schedule. */
@@ -124,17 +148,16 @@ export class Firing {
         return { advance, row: rowOf(raw, advance) }
       })
     } catch (error) {
-      if (!this.#unreadable.has(raw.id)) this.#parts.listeners.onError(error)
-      this.#unreadable.set(raw.id, raw.version)
+      this.#skip(raw, error)
       return undefined
     }
   }
 
   /** Now and then, so that `onError` hears of them again. And those that were removed are forgotten. */
-  #readAgain(): void {
-    if (performance.now() < this.#readAgainAt) return
-    this.#readAgainAt = performance.now() + READ_AGAIN_MS
-    this.#unreadable.clear()
+  #trySkippedAgain(): void {
+    if (performance.now() < this.#tryAgainAt) return
+    this.#tryAgainAt = performance.now() + TRY_AGAIN_MS
+    this.#skipped.clear()
   }
 
   /** Before the jobs are deleted. */
@@ -177,6 +200,21 @@ function rowOf(raw: RawSchedule, { fires, missed, overlapped, next }: Advance): 
   }
 }
 
+/** Whether the database has refused a value or a job, and not the statement: a trigger or a constraint of the user's, for example. */
+function isAboutJob(error: unknown): boolean {
+  return (
+    isHoldfastError(error, 'store-refused') && /^(22|23|54|P0)/.test(String(fieldOf(error.cause, 'code')))
+  )
+}
+
+function refusedError(id: string, cause: unknown): StoreError {
+  return new StoreError(
+    'store-refused',
+    `PostgreSQL refused the job of the schedule ${JSON.stringify(id)}. Its words are in the \`cause\`. Look at the triggers and constraints of the jobs.`,
+    { cause },
+  )
+}
+
 /** The largest payload of a schedule. One statement may fire some hundreds of them. */
 export const MOST_PAYLOAD_BYTES = 65_536
 const MOST_AT_ONCE = 200
@@ -184,5 +222,5 @@ const MOST_JOBS = 500
 const SPREAD_MS = 20
 /** Sooner than most jobs are deleted. */
 const RECORD_EVERY_MS = 20_000
-const READ_AGAIN_MS = 60_000
+const TRY_AGAIN_MS = 60_000
 const ASKING_AGAIN: Backoff = { firstMs: 250, longestMs: 10_000, jitter: 0.25 }

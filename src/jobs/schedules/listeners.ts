@@ -13,7 +13,7 @@ export interface ScheduleListenerOptions {
   readonly onLeftOut?: ((ticks: LeftOutTicks) => void) | undefined
   /**
    * Called when the database did not answer; the process tries again. And once a minute for each due schedule that this process cannot
-   * read, because a newer version has stored it. Default: a process warning.
+   * read, because a newer version has stored it, or whose job the database refuses. Default: a process warning.
    */
   readonly onError?: ((error: unknown) => void) | undefined
 }

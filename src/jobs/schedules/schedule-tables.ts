@@ -119,17 +119,17 @@ export class ScheduleTables {
     )
   }
 
-  /** `unreadable`: the versions of those to leave out, by their ids. */
+  /** `skipped`: the versions of those to leave out, by their ids. */
   due({
     most,
     passed,
-    unreadable,
+    skipped,
   }: {
     most: number
     passed: number
-    unreadable: ReadonlyMap<string, number>
+    skipped: ReadonlyMap<string, number>
   }): Promise<DueLook> {
-    const parameters = [String(most), String(passed), JSON.stringify(Object.fromEntries(unreadable))]
+    const parameters = [String(most), String(passed), JSON.stringify(Object.fromEntries(skipped))]
     const call = 'jobs_due_schedules($1::text::integer, $2::text::integer, $3::text::jsonb)'
     return this.#tables.call(call, parameters, { doing: 'looking for due schedules' })
   }

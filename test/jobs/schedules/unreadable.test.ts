@@ -58,6 +58,32 @@ test('schedules that this version does not fully know stay as they are, and the 
   expect(await stored()).toEqual(before)
 })
 
+test('a schedule whose job the database refuses does not keep the others from firing', async () => {
+  const fires: ScheduleFire[] = []
+  const errors: unknown[] = []
+  await using at = await openSchedules({
+    onFire: (fire) => fires.push(fire),
+    onError: (error) => errors.push(error),
+  })
+  const { schedules, scene } = at
+  await scene.sql(`create function $schema.refuse() returns trigger language plpgsql as
+    $$ begin raise 'No credit'; end $$`)
+  await scene.sql(`create trigger refuse before insert on $schema.jobs for each row
+    when (new.name = 'refused') execute function $schema.refuse()`)
+  for (const id of ['a', 'b', 'c'])
+    await schedules.add(id, { job: id === 'b' ? 'refused' : 'j', every: '1h' })
+  await letPass(scene, 3600)
+  schedules.start()
+  await until('the others have fired', () => fires.length === 2)
+  await schedules.add('later', { job: 'j', every: '1s', overlap: 'allow' })
+  await until('another one has fired', () => fires.length === 4)
+  expect(new Set(fires.map(({ id }) => id))).toEqual(new Set(['a', 'c', 'later']))
+  expect(errors).toMatchObject([
+    { code: 'store-refused', message: expect.stringContaining('the job of the schedule "b"') },
+  ])
+  expect(await schedules.find('b')).toMatchObject({ state: 'active', runs: 0, missedTicks: 0 })
+})
+
 test('a schedule that could not be read fires as soon as it can be', async () => {
   const fires: ScheduleFire[] = []
   const errors: unknown[] = []

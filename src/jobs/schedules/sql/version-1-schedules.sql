@@ -135,10 +135,10 @@ end
 $function$;
 
 -- Up to `most` schedules that are due, oldest first after the first `passed` ones. Those that another transaction has locked are left out.
--- unreadable: { id: version } of those that the process cannot read. They are left to other processes until their version changes.
+-- skipped: { id: version } of those that the process cannot fire. It leaves them to others until their version changes.
 -- Answers { nowMs, due: [schedule], againMs, hasOpen }. againMs: after how long the next one is due, null when no time is known.
 -- hasOpen: whether there are schedules whose last job has no recorded outcome.
-create function "{schema}".jobs_due_schedules(most integer, passed integer, unreadable jsonb) returns json language plpgsql
+create function "{schema}".jobs_due_schedules(most integer, passed integer, skipped jsonb) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   asked_at timestamptz := clock_timestamp();
@@ -148,14 +148,14 @@ declare
 begin
   select array_agg(id) into ids from (
     select id from job_schedules
-    where state = 'active' and due_at <= asked_at and (unreadable ->> id)::bigint is distinct from version
+    where state = 'active' and due_at <= asked_at and (skipped ->> id)::bigint is distinct from version
     order by due_at limit most offset passed for update skip locked
   ) free;
   select json_agg(jobs_schedule_json(s)) into due from job_schedules s where id = any (ids);
   select s.due_at into next_at from job_schedules s where s.state = 'active' and s.due_at > asked_at order by s.due_at limit 1;
   if exists (
     select from job_schedules s where s.state = 'active' and s.due_at <= asked_at and s.id <> all (coalesce(ids, '{}'))
-      and (unreadable ->> s.id)::bigint is distinct from s.version
+      and (skipped ->> s.id)::bigint is distinct from s.version
   ) then
     -- More than the limit, or locked by an open transaction, which may end without a message.
     next_at := asked_at + interval '1 s';
