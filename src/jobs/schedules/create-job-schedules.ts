@@ -23,6 +23,7 @@ import { changedSettings, checkSettings, parseTimes, type ScheduleTimes, setting
 import { isStored, planOf, resumedLook, rowOf, type SchedulePlan } from './plan.ts'
 import {
   type ChosenSchedules,
+  type Resumption,
   type ScheduleLook,
   type SchedulePage,
   ScheduleTables,
@@ -121,12 +122,14 @@ class PostgresSchedules implements JobSchedules {
     const transaction = transactionOf(options)
     const chosen = chosenBy(selection)
     const resumed: string[] = []
+    const unreadable: unknown[] = []
     let after: string | undefined
     do {
       const page = await this.#tables.list(chosen, { states: ['paused'], after, most: PORTION }, transaction)
-      resumed.push(...(await this.#resume(page, transaction)))
+      resumed.push(...(await this.#resume(page, { transaction, unreadable })))
       after = page.schedules.length < PORTION ? undefined : page.schedules.at(-1)?.id
     } while (after !== undefined)
+    if (unreadable.length > 0) throw unreadable[0]
     return resumed
   }
 
@@ -235,15 +238,29 @@ class PostgresSchedules implements JobSchedules {
     )
   }
 
-  /** Those that somebody changes meanwhile are read again. */
-  async #resume(page: SchedulePage, transaction: SqlClient | undefined): Promise<readonly string[]> {
+  /** Those that somebody changes meanwhile are read again. Adds an error to `unreadable` for each one that this version cannot read. */
+  async #resume(
+    page: SchedulePage,
+    {
+      transaction,
+      unreadable,
+    }: { readonly transaction: SqlClient | undefined; readonly unreadable: unknown[] },
+  ): Promise<readonly string[]> {
     const resumed: string[] = []
     let { nowMs, schedules } = page
     for (let attempt = 1; schedules.length > 0 && attempt <= MOST_ATTEMPTS; attempt += 1) {
-      const rows = schedules.map((raw) => ({ id: raw.id, version: raw.version, ...resumedLook(raw, nowMs) }))
+      const rows: Resumption[] = []
+      for (const raw of schedules) {
+        try {
+          const look = readSchedule(raw, () => resumedLook(raw, nowMs))
+          rows.push({ id: raw.id, version: raw.version, ...look })
+        } catch (error) {
+          unreadable.push(error)
+        }
+      }
       const done = new Set(await this.#tables.resume(rows, transaction))
       resumed.push(...done)
-      const ids = schedules.flatMap(({ id }) => (done.has(id) ? [] : [id]))
+      const ids = rows.flatMap(({ id }) => (done.has(id) ? [] : [id]))
       if (ids.length === 0) break
       const again = await this.#tables.list({ ids }, { states: ['paused'], most: ids.length }, transaction)
       nowMs = again.nowMs

@@ -117,7 +117,12 @@ export interface JobSchedules<Payloads extends object = Record<string, unknown>>
   change(id: string, change: ScheduleChange<Payloads>, options?: InTransaction): Promise<boolean>
   /** Keeps schedules from firing. Resolves with the ids of those that it has paused. Jobs that are enqueued already run. */
   pause(selection: ScheduleSelection, options?: InTransaction): Promise<readonly string[]>
-  /** Lets paused schedules go on with their next tick from now. Ticks of the pause are not missed. Resolves with the ids. */
+  /**
+   * Lets paused schedules go on with their next tick from now. Ticks of the pause are not missed. Resolves with the ids.
+   *
+   * @throws {StoreError} `store-refused`: this process cannot read one of them, because a newer version has stored it. It stays paused,
+   * and the others go on.
+   */
   resume(selection: ScheduleSelection, options?: InTransaction): Promise<readonly string[]>
   /** Forgets schedules. Resolves with the ids of those that it has removed. Their jobs stay. */
   remove(selection: ScheduleSelection, options?: InTransaction): Promise<readonly string[]>

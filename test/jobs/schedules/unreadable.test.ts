@@ -58,6 +58,25 @@ test('schedules that this version does not fully know stay as they are, and the 
   expect(await stored()).toEqual(before)
 })
 
+test('to resume schedules, one of which this version cannot read, lets the others go on', async () => {
+  await using at = await openSchedules()
+  const { schedules, scene } = at
+  for (const id of ['a', 'b', 'c']) await schedules.add(id, { job: 'j', cron: '0 * * * *', tenant: 't' })
+  expect(await schedules.pause({ tenant: 't' })).toEqual(['a', 'b', 'c'])
+  await scene.sql(`update $schema.job_schedules
+    set definition = jsonb_set(definition::jsonb, '${NEWER['a time zone']})::json where id = 'b'`)
+  await expect(schedules.resume({ tenant: 't' })).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('cannot read the schedule "b"'),
+  })
+  const { schedules: all } = await schedules.list()
+  expect(all.map(({ id, state }) => [id, state])).toEqual([
+    ['a', 'active'],
+    ['b', 'paused'],
+    ['c', 'active'],
+  ])
+})
+
 test('a schedule whose job the database refuses does not keep the others from firing', async () => {
   const fires: ScheduleFire[] = []
   const errors: unknown[] = []
