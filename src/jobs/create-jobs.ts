@@ -204,7 +204,7 @@ class PostgresJobs implements Jobs {
     options: DrainOptions = {},
   ): Promise<Drained> {
     const work: DrainParts['work'] = (given, workOptions) => this.work(given, workOptions)
-    return drain({ handlers, options, tables: this.#tables, work })
+    return drain({ handlers, options, tables: this.#tables, closing: this.#closing.signal, work })
   }
 
   async claim(

@@ -10,11 +10,13 @@ export interface DrainParts {
   readonly handlers: Readonly<Record<string, JobHandler | undefined>>
   readonly options: DrainOptions
   readonly tables: JobTables
+  /** Aborts when the jobs are closed. */
+  readonly closing: AbortSignal
   readonly work: (handlers: Readonly<Record<string, JobHandler>>, options: WorkOptions) => Worker
 }
 
 /** Runs the jobs that there are, until none is left to run. */
-export async function drain({ handlers, options, tables, work }: DrainParts): Promise<Drained> {
+export async function drain({ handlers, options, tables, closing, work }: DrainParts): Promise<Drained> {
   checkObject(options)
   const { skipDelays = false, ...workOptions } = options
   if (typeof skipDelays !== 'boolean') throw expected('skipDelays', 'true or false', skipDelays)
@@ -33,8 +35,14 @@ export async function drain({ handlers, options, tables, work }: DrainParts): Pr
     ...workOptions,
   })
   try {
-    while (worker.jobCount > 0 || (await tables.areLeft([...parsed.keys()], { skipDelays })))
-      await paused(systemClock, LOOK_MS)
+    while (worker.jobCount > 0 || (await tables.areLeft([...parsed.keys()], { skipDelays }))) {
+      closing.throwIfAborted()
+      await paused(systemClock, LOOK_MS, closing)
+    }
+  } catch (error) {
+    // The close may have ended the connection of a look.
+    closing.throwIfAborted()
+    throw error
   } finally {
     await worker.stop()
   }

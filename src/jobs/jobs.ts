@@ -184,7 +184,8 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
    * Runs the jobs of these names until none is ready, blocked by another of them, or running: also jobs that the handlers enqueue. For
    * tests, and for programs that end. Jobs that other workers run are waited for.
    *
-   * @throws {StoreError} `store-unavailable`: no answer came. The handlers that ran have ended.
+   * @throws {StoreError} `store-unavailable`: no answer came; {@link ClosedError} when these jobs are closed. The handlers that ran have
+   * ended.
    */
   drain(
     handlers: { readonly [Name in NameOf<Payloads>]?: JobHandler<Payloads[Name]> },

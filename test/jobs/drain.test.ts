@@ -57,6 +57,35 @@ test('drain tells of the attempts that failed, and with skipDelays makes all att
   ])
 })
 
+test('drain rejects when its jobs are closed, after its handlers have ended', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const other = scene.open()
+  await jobs.enqueueAll([{ name: 'a' }, { name: 'elsewhere' }])
+  await other.claim('elsewhere')
+  let end = (): void => {}
+  const done: string[] = []
+  const handlers = {
+    a: async () => {
+      await new Promise<void>((resolve) => (end = resolve))
+      done.push('a')
+    },
+    elsewhere: () => {},
+  }
+  const draining = jobs.drain(handlers).catch((error: unknown) => {
+    done.push('drained')
+    return error
+  })
+  await until('it works', async () => (await other.count()).every(({ state }) => state === 'running'))
+  const closing = jobs.close().then(() => done.push('closed'))
+  end()
+  expect(await draining).toMatchObject({ code: 'closed' })
+  await closing
+  expect(done[0]).toBe('a')
+  expect((await other.count()).find(({ name }) => name === 'a')).toMatchObject({ state: 'completed' })
+})
+
 test('drain waits for jobs of its names that another worker runs, and does not wait for a group that another name blocks', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
