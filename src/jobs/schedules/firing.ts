@@ -95,14 +95,16 @@ export class Firing {
   async #fire(due: readonly RawSchedule[], nowMs: number): Promise<boolean> {
     const advances = new Map<string, Advance>()
     const rows: AdvanceRow[] = []
-    let jobs = 0
-    for (const raw of due) {
-      if (jobs >= MOST_JOBS) break
-      const read = this.#read(raw, nowMs)
-      if (read === undefined) continue
-      advances.set(raw.id, read.advance)
-      rows.push(read.row)
-      jobs += read.advance.fires.length
+    for (const part of newestAndOldest(due)) {
+      let jobs = 0
+      for (const raw of part) {
+        if (jobs >= MOST_JOBS_OF_PART) break
+        const read = this.#read(raw, nowMs)
+        if (read === undefined) continue
+        advances.set(raw.id, read.advance)
+        rows.push(read.row)
+        jobs += read.advance.fires.length
+      }
     }
     if (rows.length === 0) return true
     const fired = await this.#fireRows(rows)
@@ -191,6 +193,13 @@ export class Firing {
   }
 }
 
+/** Each has its share of the jobs: schedules that make up for an outage leave room for those that are due just now. */
+function newestAndOldest(due: readonly RawSchedule[]): readonly (readonly RawSchedule[])[] {
+  const newestFirst = due.toSorted((one, other) => (other.dueMs ?? 0) - (one.dueMs ?? 0))
+  const half = Math.ceil(due.length / 2)
+  return [newestFirst.slice(0, half), newestFirst.slice(half).reverse()]
+}
+
 function rowOf(raw: RawSchedule, { fires, missed, overlapped, next }: Advance): AdvanceRow {
   const job = { name: raw.job, ...raw.definition.jobOptions }
   const { payload: _, ...entry } = parseNewJob(job, 0, { maxPayloadBytes: MOST_PAYLOAD_BYTES })
@@ -218,7 +227,8 @@ function refusedError(id: string, cause: unknown): StoreError {
 /** The largest payload of a schedule. One statement may fire some hundreds of them. */
 export const MOST_PAYLOAD_BYTES = 65_536
 const MOST_AT_ONCE = 200
-const MOST_JOBS = 500
+/** Of the newest, and of the oldest. */
+const MOST_JOBS_OF_PART = 250
 const SPREAD_MS = 20
 /** Sooner than most jobs are deleted. */
 const RECORD_EVERY_MS = 20_000

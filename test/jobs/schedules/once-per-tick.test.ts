@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { createJobSchedules } from '../../../src/jobs/schedules/index.ts'
+import { createJobSchedules, type ScheduleFire } from '../../../src/jobs/schedules/index.ts'
 import { bundled } from '../../servers/bundled.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
@@ -134,6 +134,30 @@ test('an outage of the database costs no tick, and the schedules go on by themse
   const [ticks] = await ticksOf(scene)
   expect(ticks?.['jobs']).toBe(ticks?.['seconds'])
   expect(ticks?.['ticks']).toBe(ticks?.['seconds'])
+})
+
+test('schedules that make up for a long outage keep no other from firing in time', async () => {
+  const fires: ScheduleFire[] = []
+  await using at = await openSchedules({
+    onFire: (fire) => {
+      if (fire.id === 'now') fires.push(fire)
+    },
+  })
+  const { scene, schedules } = at
+  await schedules.add('s', { job: 'j', every: '1s', missed: 'all' })
+  // More than a round has, each with a day of ticks: it takes minutes to make up for them.
+  await scene.sql(`insert into $schema.job_schedules (id, name, payload, definition, anchor_at, state, tick_at, due_at, created_at, changed_at)
+    select id || n, name, payload, definition, anchor_at, state, tick_at, due_at, created_at, changed_at
+    from $schema.job_schedules, generate_series(1, 400) n`)
+  await letPass(scene, 23 * 3600)
+  await schedules.add('now', { job: 'j', every: '1s', missed: 'skip', overlap: 'allow' })
+  schedules.start()
+  await until('the other one has fired', () => fires.length >= 3, { withinMs: 20_000 })
+  const [row] = await scene.sql(
+    `select count(*)::int as late from $schema.job_schedules where due_at < clock_timestamp() - interval '1 h'`,
+  )
+  expect(row?.['late']).toBeGreaterThan(300)
+  expect(await schedules.find('now')).toMatchObject({ missedTicks: 0 })
 })
 
 test('100,000 schedules that are not due cost a look no more pages, and an idle process does not look', {

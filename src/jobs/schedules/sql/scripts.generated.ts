@@ -138,7 +138,8 @@ begin
 end
 $function$;
 
--- Up to \`most\` schedules that are due, oldest first after the first \`passed\` ones. Those that another transaction has locked are left out.
+-- Up to \`most\` schedules that are due: half of them the newest, and half the oldest, each after the first \`passed\` ones. So schedules that make up
+-- for an outage keep no other from firing in time. Those that another transaction has locked are left out.
 -- skipped: { id: version } of those that the process cannot fire. It leaves them to others until their version changes.
 -- Answers { nowMs, due: [schedule], againMs, hasOpen }. againMs: after how long the next one is due, null when no time is known.
 -- hasOpen: whether there are schedules whose last job has no recorded outcome.
@@ -151,9 +152,17 @@ declare
   next_at timestamptz;
 begin
   select array_agg(id) into ids from (
-    select id from job_schedules
-    where state = 'active' and due_at <= asked_at and (skipped ->> id)::bigint is distinct from version
-    order by due_at limit most offset passed for update skip locked
+    select id from (
+      select id from job_schedules
+      where state = 'active' and due_at <= asked_at and (skipped ->> id)::bigint is distinct from version
+      order by due_at desc limit most / 2 offset passed for update skip locked
+    ) newest
+    union
+    select id from (
+      select id from job_schedules
+      where state = 'active' and due_at <= asked_at and (skipped ->> id)::bigint is distinct from version
+      order by due_at limit most / 2 offset passed for update skip locked
+    ) oldest
   ) free;
   select json_agg(jobs_schedule_json(s)) into due from job_schedules s where id = any (ids);
   select s.due_at into next_at from job_schedules s where s.state = 'active' and s.due_at > asked_at order by s.due_at limit 1;
