@@ -321,3 +321,89 @@ test('a process that cleans up one schema does not keep others from cleaning up 
   })
   await client.query('rollback')
 })
+
+/** Two jobs of a group, of which the first runs and the second is blocked, and an open transaction that has locked the second. */
+async function openBlockedScene({ ttl }: { ttl?: string } = {}) {
+  const scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const [first = '', second = ''] = (await jobs.enqueueAll(
+    [1, 2].map(() => ({ name: 'grouped', group: 'g', backoff: 0 })),
+  )) as string[]
+  const [running] = await jobs.claim('grouped', { limit: 2, ttl: ttl ?? '60s' })
+  expect(running?.id).toBe(first)
+  await until('the second is blocked', async () => (await jobs.find(second))?.state === 'blocked')
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`select from ${scene.schema}.jobs where id = ${second} for update`)
+  return { scene, jobs, first, second, running, client }
+}
+
+test('a completion whose next job another transaction has locked holds up no other completion', async () => {
+  const { scene, jobs, first, second, running, client } = await openBlockedScene()
+  await using _ = scene
+  await jobs.enqueue('other')
+  const [other] = await jobs.claim('other')
+  const completed = running?.complete().then(
+    () => true,
+    () => false,
+  )
+  const startedAt = performance.now()
+  await other?.complete()
+  expect(performance.now() - startedAt).toBeLessThan(5000)
+  expect(await jobs.find(first)).toMatchObject({ state: 'running' })
+  await client.query('commit')
+  if ((await completed) !== true) await running?.complete()
+  await until('the next one may run', async () => (await jobs.find(second))?.state === 'ready')
+})
+
+test('an overdue job whose next job another transaction has locked holds up no claim', async () => {
+  const { scene, jobs, first, second, client } = await openBlockedScene({ ttl: '1s' })
+  await using _ = scene
+  await until(
+    'it is overdue',
+    async () => ((await jobs.find(first))?.dueAt?.getTime() ?? 0) < Date.now() - 100,
+  )
+  await jobs.enqueueAll([{ name: 'other' }, { name: 'other' }])
+  const startedAt = performance.now()
+  for (let n = 0; n < 2; n += 1) {
+    expect(await jobs.claim(['grouped', 'other'])).toMatchObject([{ name: 'other' }])
+  }
+  expect(performance.now() - startedAt).toBeLessThan(5000)
+  expect(await jobs.find(second)).toMatchObject({ state: 'blocked' })
+  await client.query('commit')
+  await until('the group goes on', async () => (await jobs.claim('grouped')).length > 0)
+})
+
+test('a cancel of a job whose next job another transaction has locked changes all other jobs', async () => {
+  const { scene, jobs, first, second, client } = await openBlockedScene()
+  await using _ = scene
+  const other = (await jobs.enqueue('other')) ?? ''
+  const startedAt = performance.now()
+  await Promise.allSettled([jobs.cancel([first, other], { reason: 'not needed' })])
+  expect(performance.now() - startedAt).toBeLessThan(6000)
+  expect(await jobs.find(other)).toMatchObject({ state: 'cancelled' })
+  expect(await jobs.find(first)).toMatchObject({ state: 'running' })
+  await client.query('commit')
+  await jobs.cancel([first], { reason: 'not needed' })
+  expect(await jobs.find(second)).toMatchObject({ state: 'ready' })
+})
+
+test('overdue jobs that an open transaction has locked, however many, keep no other from being taken over', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const count = 150
+  await jobs.enqueueAll(Array.from({ length: count }, () => ({ name: 'many' })))
+  expect(await jobs.claim('many', { limit: count, ttl: '1s' })).toHaveLength(count)
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`select from ${scene.schema}.jobs where name = 'many' for update`)
+  await jobs.enqueue('abandoned', null, { backoff: 0 })
+  const [abandoned] = await jobs.claim('abandoned', { ttl: '1s' })
+  await until('it is taken over', async () => {
+    const [again] = await jobs.claim('abandoned')
+    return again?.id === abandoned?.id
+  })
+  await client.query('commit')
+})

@@ -22,13 +22,16 @@ begin
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   for lost in
     select id, attempt, group_key, worker, ahead from jobs
-    where state = 'running' and due_at <= asked_at order by due_at limit 100
+    where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked
   loop
-    -- Only tried, because rows are locked already. If another transaction has this group or this job, the next claim looks again.
-    continue when lost.group_key is not null and not pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key));
-    perform from jobs where id = lost.id and attempt = lost.attempt and state = 'running' and due_at <= asked_at
-      for update skip locked;
-    continue when not found;
+    -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after a
+    -- second: the others are no fewer than 100 for ever.
+    if lost.group_key is not null and not (
+      pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
+    ) then
+      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      continue;
+    end if;
     reason := format('The worker %s was not heard of within its lease.', lost.worker);
     if lost.ahead then
       -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the

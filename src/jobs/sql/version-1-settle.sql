@@ -7,8 +7,9 @@ create function "{schema}".jobs_group_lock(group_key text) returns bigint langua
   select hashtextextended('holdfast jobs ' || group_key, 0)
 $function$;
 
--- The waiting jobs of a group that may run now beside those that run, in order. The caller has the group's lock.
-create function "{schema}".jobs_group_next(of_group text) returns table (id bigint, name text, state text) language sql stable
+-- The waiting jobs of a group that may run beside those that run, once so many of these have ended, in order. The caller has the group's lock.
+create function "{schema}".jobs_group_next(of_group text, ending bigint default 0)
+returns table (id bigint, name text, state text) language sql stable
 as $function$
   select placed.id, placed.name, placed.state
   from (
@@ -27,23 +28,41 @@ as $function$
     select count(*) as jobs, min(r.group_limit) as lowest_limit from "{schema}".jobs r
     where r.group_key = of_group and r.state = 'running'
   ) running
-  where running.jobs + placed.place <= least(placed.lowest_limit, running.lowest_limit)
+  where greatest(running.jobs - ending, 0) + placed.place <= least(placed.lowest_limit, running.lowest_limit)
 $function$;
 
--- Makes the waiting jobs of each group ready that may run now. The caller has the groups' locks.
-create function "{schema}".jobs_unblock(groups text[]) returns void language plpgsql
+-- Locks the blocked jobs of a group that may run once so many jobs of the group have ended. Answers whether no other transaction has locked
+-- any of these. If one has (it changes the job, or makes it a child), nothing of the group may end now: the next job could not be made
+-- ready, and nobody would do it later. The caller has the group's lock.
+create function "{schema}".jobs_lock_next(of_group text, ending bigint) returns boolean language sql
+as $function$
+  with next as (
+    select id from "{schema}".jobs_group_next(of_group, ending) where state = 'blocked'
+  ), locked as (
+    select j.id from "{schema}".jobs j where j.id = any (array(select id from next)) for update skip locked
+  )
+  select (select count(*) from next) = (select count(*) from locked)
+$function$;
+
+-- Makes the waiting jobs of each group ready that may run now. Leaves jobs blocked that another transaction has locked. Answers whether
+-- there were none of these. The caller has the groups' locks.
+create function "{schema}".jobs_unblock(groups text[]) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   woken text[];
+  blocked bigint[];
+  changed bigint;
 begin
-  with next as (
-    select n.* from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n
-  ), unblocked as (
-    update jobs j set state = 'ready' from next where j.id = next.id and next.state = 'blocked'
-  )
   -- Also the names of jobs that were ready already: claims have passed them over while their group was locked.
-  select array_agg(distinct name) into woken from next;
+  select array_agg(distinct n.name), array_agg(n.id) filter (where n.state = 'blocked') into woken, blocked
+  from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n;
+  with free as (
+    select id from jobs where id = any (blocked) and state = 'blocked' for update skip locked
+  )
+  update jobs j set state = 'ready' from free where j.id = free.id;
+  get diagnostics changed = row_count;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  return changed = coalesce(cardinality(blocked), 0);
 end
 $function$;
 
@@ -228,8 +247,9 @@ declare
   -- The done jobs without those that are busy.
   free bigint[] := done;
   free_attempts integer[] := attempts;
-  -- Groups that another transaction has locked.
+  -- Groups that another transaction has locked, or whose next job it has locked.
   held text[] := '{}';
+  ending bigint := coalesce(cardinality(done), 0) + coalesce(json_array_length(others), 0);
   lock_limit text := current_setting('lock_timeout');
   lost json := '[]';
   busy json := '[]';
@@ -262,6 +282,9 @@ begin
         perform pg_advisory_xact_lock(key) from (
           select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
         ) keys;
+        if not patient and exists (select from unnest(groups) as g where not jobs_lock_next(g, ending)) then
+          raise lock_not_available;
+        end if;
       end if;
       if free <> '{}' then
         perform from jobs
@@ -278,7 +301,9 @@ begin
         raise;
       end if;
       -- The error has undone this round. The second one has only what no other transaction has locked.
-      held := array(select g from unnest(groups) as g where not pg_try_advisory_xact_lock(jobs_group_lock(g)));
+      held := array(
+        select g from unnest(groups) as g where not pg_try_advisory_xact_lock(jobs_group_lock(g)) or not jobs_lock_next(g, ending)
+      );
       groups := array(select g from unnest(groups) as g where g <> all (held));
       select coalesce(array_agg(id), '{}'), array_agg(attempt) into free, free_attempts from (
         select id, attempt from jobs

@@ -12,18 +12,24 @@ declare
   job jobs;
   -- The groups that this call has locked.
   groups text[] := '{}';
+  -- Groups that another transaction has locked, or whose next job it has locked.
+  held text[] := '{}';
   changed bigint[] := '{}';
   busy bigint[] := '{}';
 begin
   for found_id, of_group in
     select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
   loop
-    if of_group <> all (groups) then
-      if not pg_try_advisory_xact_lock(jobs_group_lock(of_group)) then
-        busy := busy || found_id;
-        continue;
+    if of_group <> all (groups || held) then
+      if pg_try_advisory_xact_lock(jobs_group_lock(of_group)) and jobs_lock_next(of_group, cardinality(cancelled)) then
+        groups := groups || of_group;
+      else
+        held := held || of_group;
       end if;
-      groups := groups || of_group;
+    end if;
+    if of_group = any (held) then
+      busy := busy || found_id;
+      continue;
     end if;
     select * into job from jobs where id = found_id and state = any (states) for update skip locked;
     if found then
