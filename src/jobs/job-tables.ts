@@ -9,7 +9,7 @@ import {
   type SqlExecutor,
   sqlStateOf,
 } from '../postgres/executor.ts'
-import { storeErrorOf } from '../postgres/failures.ts'
+import { isRetryable, storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { JobBacklog, JobState } from './job.ts'
 import type { NamedLimit, ParsedLimit, RawLimit } from './name-limits.ts'
@@ -58,6 +58,8 @@ export interface Repaired {
 }
 
 const MOST_AT_ONCE = 5000
+/** How often a statement is sent that PostgreSQL undoes because of others at the same time. */
+const MOST_ATTEMPTS = 5
 
 /**
  * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
@@ -89,13 +91,11 @@ export class JobTables {
     if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
     if (transaction !== undefined)
       return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
-    try {
-      return await this.#connections.transaction((own) =>
+    return this.#retried(about.doing, () =>
+      this.#connections.transaction((own) =>
         this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
-      )
-    } catch (error) {
-      throw this.#failure(error, about.doing)
-    }
+      ),
+    )
   }
 
   #enqueueOne(entry: JobEntry, about: About): Promise<string | null> {
@@ -258,11 +258,17 @@ export class JobTables {
     return this.#ask(this.#inSchema(text), parameters, doing)
   }
 
-  async #ask(text: string, parameters: readonly (string | null)[], doing: string) {
-    try {
-      return await this.#connections.query(text, parameters)
-    } catch (error) {
-      throw this.#failure(error, doing)
+  #ask(text: string, parameters: readonly (string | null)[], doing: string) {
+    return this.#retried(doing, () => this.#connections.query(text, parameters))
+  }
+
+  async #retried<Answer>(doing: string, work: () => Promise<Answer>): Promise<Answer> {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await work()
+      } catch (error) {
+        if (attempt === MOST_ATTEMPTS || !isRetryable(error)) throw this.#failure(error, doing)
+      }
     }
   }
 

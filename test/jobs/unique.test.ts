@@ -192,3 +192,31 @@ test('rules of a key without a key, and rules that are none, are refused', async
   await expect(jobs.enqueue('a', 1, { key: 'k', uniqueFor: 'ever' })).rejects.toThrow('uniqueFor')
   await expect(jobs.enqueue('a', 1, { key: 'k', ifTaken: 'replace' as never })).rejects.toThrow('ifTaken')
 })
+
+test.each([
+  ['without rules', 200, {}],
+  // The jobs are enqueued one by one. PostgreSQL may undo one of the two lists, which is then sent again.
+  ['with rules', 2, { ifTaken: 'update' }],
+] as const)('lists with the same keys in another order, %s, are both enqueued', async (_, size, rules) => {
+  await using scene = await openScene()
+  const [one, other] = [scene.open(), scene.open()]
+  await one.migrate()
+  for (let round = 0; round < 10; round += 1) {
+    const list = Array.from({ length: size }, (_, n) => ({ name: 'a', key: `${round} ${n}`, ...rules }))
+    await Promise.all([one.enqueueAll(list), other.enqueueAll([...list].reverse())])
+  }
+  expect(await one.count()).toMatchObject([{ state: 'ready', count: 10 * size }])
+})
+
+test('of a key that is twice in a list, the first one is enqueued, and ids are in the order of the list', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = await jobs.enqueueAll(
+    ['z', 'b', 'z', undefined, 'a'].map((key, n) => ({ name: 'a', payload: n, key })),
+  )
+  expect(ids[2]).toBeNull()
+  const given = ids.filter((id) => id !== null).map(Number)
+  expect(given).toEqual([...given].sort((x, y) => x - y))
+  expect((await jobs.find(ids[0] ?? ''))?.payload).toBe(0)
+})

@@ -151,7 +151,8 @@ begin
     select id, name, case when due_at > asked_at then 'delayed' else 'ready' end, priority, payload::json, unique_key, group_key,
       group_limit, max_attempts, backoff_ms, max_backoff_ms, case when due_at > asked_at then due_at end, asked_at,
       greatest(due_at, asked_at), trace
-    from entry
+    -- In the order of the keys, so that two calls with the same keys do not wait for each other.
+    from entry order by unique_key collate "C", name collate "C", id
     on conflict (name, unique_key) where unique_key is not null and (state <> 'running' or holds_key) do nothing
     returning id, name, due_at
   )
