@@ -97,8 +97,8 @@ export const delayCases: readonly ConformanceScript[] = [
       const store = await scene.view()
       const lockDelayMs = scene.span(600)
       const [dead, next] = [scene.ticket({ ttlMs: scene.span(120), lockDelayMs }), scene.ticket()]
-      heldFence(await store.acquire(dead))
       const watch = scene.stopwatch()
+      heldFence(await store.acquire(dead))
       await scene.outlive(dead.ttlMs)
       await store.release(releaseOf(scene.ticket()))
       await scene.visitOtherKeys(store)
