@@ -1573,9 +1573,10 @@ end
     if holders == '1' then head = third else head = redis.call('ZRANGE', key, behind, behind)[1] end
     local mine, most = string.match(ARGV[3], '^(%d+) (%d+) ')
     local fits = units + mine <= math.min(limit, most)
-    if not fits and patience == '0' then return isRemembered(key, head) and not isKnown(holder) and 'b' .. change end
     local till = now + ARGV[1]
     local isQueue = head and string.sub(head, 1, 1) == 'q'
+    -- With a queue, waiters may fit that an earlier call could not admit any more.
+    if not fits and patience == '0' and not isQueue then return not isKnown(holder) and 'b' .. change end
     if not fits or isQueue or not canBeLone or till > tonumber(kept) or isKnown(holder) then return end
     -- Comes before the fence: a full server refuses a script that begins by adding.
     redis.call('ZREM', key, summary)
