@@ -389,6 +389,52 @@ test('a cancel of a job whose next job another transaction has locked changes al
   expect(await jobs.find(second)).toMatchObject({ state: 'ready' })
 })
 
+test('a cancel of a ready job forgets no next job that another transaction has locked', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll([1, 2, 3].map(() => ({ name: 'grouped', group: 'g' })))) as string[]
+  const [first] = await jobs.claim('grouped', { limit: 3, ttl: '60s' })
+  await first?.complete()
+  const states = async () => Promise.all(ids.map(async (id) => (await jobs.find(id))?.state))
+  expect(await states()).toEqual(['completed', 'ready', 'blocked'])
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`select from ${scene.schema}.jobs where id = ${ids[2]} for update`)
+  const cancelling = jobs.cancel([ids[1] ?? ''], { reason: 'not needed' })
+  await expect(cancelling).rejects.toMatchObject({ code: 'store-unavailable' })
+  expect(await states()).toEqual(['completed', 'ready', 'blocked'])
+  await client.query('commit')
+  await jobs.cancel([ids[1] ?? ''], { reason: 'not needed' })
+  expect(await states()).toEqual(['completed', 'cancelled', 'ready'])
+})
+
+test('a completion in a transaction waits for the one that has locked the next job, which may complete another job of the group', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const grouped = { name: 'grouped', group: 'g', groupLimit: 2 }
+  const ids = (await jobs.enqueueAll([grouped, grouped, grouped])) as string[]
+  const [first, second] = await jobs.claim('grouped', { limit: 3, ttl: '60s' })
+  expect(await jobs.find(ids[2] ?? '')).toMatchObject({ state: 'blocked' })
+  const [own, other] = [await scene.connect(), await scene.connect()]
+  await other.query('begin')
+  await other.query(`select from ${scene.schema}.jobs where id = ${ids[2]} for update`)
+  await own.query('begin')
+  const completing = second?.complete({ transaction: own })
+  await until('it waits', async () => {
+    const [row] = await scene.sql(
+      "select count(*) as waiting from pg_stat_activity where query ~ '$schema.*jobs_settle' and wait_event_type = 'Lock'",
+    )
+    return row?.['waiting'] === '1'
+  })
+  await first?.complete({ transaction: other })
+  await other.query('commit')
+  await completing
+  await own.query('commit')
+  expect(await jobs.find(ids[2] ?? '')).toMatchObject({ state: 'ready' })
+})
+
 test('overdue jobs that an open transaction has locked, however many, keep no other from being taken over', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

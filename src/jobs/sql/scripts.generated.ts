@@ -1347,6 +1347,41 @@ as $function$
   select (select count(*) from next) = (select count(*) from locked)
 $function$;
 
+-- Waits for the locks of the groups, and locks their next jobs. Answers whether no other transaction has locked any of these.
+create function "{schema}".jobs_lock_groups(groups text[], ending bigint) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+begin
+  perform pg_advisory_xact_lock(key) from (
+    select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
+  ) keys;
+  return not exists (select from unnest(groups) as g where not jobs_lock_next(g, ending));
+end
+$function$;
+
+-- The same for a transaction of the caller's, which cannot come back later: waits for the next jobs, too. Another transaction that has
+-- locked one of these may need the lock of the group before it can commit. So the locks that this call took are given up during that wait.
+create function "{schema}".jobs_lock_patiently(groups text[], ending bigint) returns void language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+begin
+  loop
+    begin
+      exit when jobs_lock_groups(groups, ending);
+      raise exception using errcode = 'ZF004', message = 'a next job is locked';
+    exception when sqlstate 'ZF004' then
+      -- The error has given up the locks.
+    end;
+    begin
+      perform from jobs where id = any (array(
+        select n.id from unnest(groups) as g cross join lateral jobs_group_next(g, ending) n where n.state = 'blocked'
+      )) order by id for update;
+      raise exception using errcode = 'ZF004', message = 'the next jobs were free for a moment';
+    exception when sqlstate 'ZF004' then
+      -- These locks, too: whoever has the group by now may need them.
+    end;
+  end loop;
+end
+$function$;
+
 -- Makes the waiting jobs of each group ready that may run now. Leaves jobs blocked that another transaction has locked. Answers whether
 -- there were none of these. The caller has the groups' locks.
 create function "{schema}".jobs_unblock(groups text[]) returns boolean language plpgsql
@@ -1582,10 +1617,9 @@ begin
         perform set_config('lock_timeout', '20ms', true);
       end if;
       if groups <> '{}' then
-        perform pg_advisory_xact_lock(key) from (
-          select distinct jobs_group_lock(g) as key from unnest(groups) as g order by key
-        ) keys;
-        if not patient and exists (select from unnest(groups) as g where not jobs_lock_next(g, ending)) then
+        if patient then
+          perform jobs_lock_patiently(groups, ending);
+        elsif not jobs_lock_groups(groups, ending) then
           raise lock_not_available;
         end if;
       end if;
@@ -1808,37 +1842,48 @@ declare
   of_group text;
   job jobs;
   -- The groups that this call has locked.
-  groups text[] := '{}';
+  groups text[];
   -- Groups that another transaction has locked, or whose next job it has locked.
   held text[] := '{}';
-  changed bigint[] := '{}';
-  busy bigint[] := '{}';
+  changed bigint[];
+  busy bigint[];
 begin
-  for found_id, of_group in
-    select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
   loop
-    if of_group <> all (groups || held) then
-      if pg_try_advisory_xact_lock(jobs_group_lock(of_group)) and jobs_lock_next(of_group, cardinality(cancelled)) then
-        groups := groups || of_group;
-      else
-        held := held || of_group;
-      end if;
-    end if;
-    if of_group = any (held) then
-      busy := busy || found_id;
-      continue;
-    end if;
-    select * into job from jobs where id = found_id and state = any (states) for update skip locked;
-    if found then
-      perform jobs_end(job, 'cancelled', reason);
-      changed := changed || found_id;
-    elsif exists (select from jobs where id = found_id and state = any (states)) then
-      busy := busy || found_id;
-    end if;
+    groups := '{}';
+    changed := '{}';
+    busy := '{}';
+    begin
+      for found_id, of_group in
+        select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
+      loop
+        if of_group <> all (groups || held) then
+          if pg_try_advisory_xact_lock(jobs_group_lock(of_group)) then
+            groups := groups || of_group;
+          else
+            held := held || of_group;
+          end if;
+        end if;
+        if of_group = any (held) then
+          busy := busy || found_id;
+          continue;
+        end if;
+        select * into job from jobs where id = found_id and state = any (states) for update skip locked;
+        if found then
+          perform jobs_end(job, 'cancelled', reason);
+          changed := changed || found_id;
+        elsif exists (select from jobs where id = found_id and state = any (states)) then
+          busy := busy || found_id;
+        end if;
+      end loop;
+      exit when groups = '{}' or jobs_unblock(groups);
+      held := held || array(
+        select g from unnest(groups) as g where exists (select from jobs_group_next(g) where state = 'blocked')
+      );
+      raise exception using errcode = 'ZF004', message = 'a next job is locked';
+    exception when sqlstate 'ZF004' then
+      -- Undone, because nobody would unblock the next jobs of these groups later. The next round leaves the groups alone.
+    end;
   end loop;
-  if groups <> '{}' then
-    perform jobs_unblock(groups);
-  end if;
   return jobs_changes(changed, busy);
 end
 $function$;

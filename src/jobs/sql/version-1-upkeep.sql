@@ -11,37 +11,48 @@ declare
   of_group text;
   job jobs;
   -- The groups that this call has locked.
-  groups text[] := '{}';
+  groups text[];
   -- Groups that another transaction has locked, or whose next job it has locked.
   held text[] := '{}';
-  changed bigint[] := '{}';
-  busy bigint[] := '{}';
+  changed bigint[];
+  busy bigint[];
 begin
-  for found_id, of_group in
-    select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
   loop
-    if of_group <> all (groups || held) then
-      if pg_try_advisory_xact_lock(jobs_group_lock(of_group)) and jobs_lock_next(of_group, cardinality(cancelled)) then
-        groups := groups || of_group;
-      else
-        held := held || of_group;
-      end if;
-    end if;
-    if of_group = any (held) then
-      busy := busy || found_id;
-      continue;
-    end if;
-    select * into job from jobs where id = found_id and state = any (states) for update skip locked;
-    if found then
-      perform jobs_end(job, 'cancelled', reason);
-      changed := changed || found_id;
-    elsif exists (select from jobs where id = found_id and state = any (states)) then
-      busy := busy || found_id;
-    end if;
+    groups := '{}';
+    changed := '{}';
+    busy := '{}';
+    begin
+      for found_id, of_group in
+        select id, group_key from jobs where id = any (cancelled) and state = any (states) order by id
+      loop
+        if of_group <> all (groups || held) then
+          if pg_try_advisory_xact_lock(jobs_group_lock(of_group)) then
+            groups := groups || of_group;
+          else
+            held := held || of_group;
+          end if;
+        end if;
+        if of_group = any (held) then
+          busy := busy || found_id;
+          continue;
+        end if;
+        select * into job from jobs where id = found_id and state = any (states) for update skip locked;
+        if found then
+          perform jobs_end(job, 'cancelled', reason);
+          changed := changed || found_id;
+        elsif exists (select from jobs where id = found_id and state = any (states)) then
+          busy := busy || found_id;
+        end if;
+      end loop;
+      exit when groups = '{}' or jobs_unblock(groups);
+      held := held || array(
+        select g from unnest(groups) as g where exists (select from jobs_group_next(g) where state = 'blocked')
+      );
+      raise exception using errcode = 'ZF004', message = 'a next job is locked';
+    exception when sqlstate 'ZF004' then
+      -- Undone, because nobody would unblock the next jobs of these groups later. The next round leaves the groups alone.
+    end;
   end loop;
-  if groups <> '{}' then
-    perform jobs_unblock(groups);
-  end if;
   return jobs_changes(changed, busy);
 end
 $function$;
