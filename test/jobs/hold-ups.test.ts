@@ -1,5 +1,6 @@
+import type { PoolClient } from 'pg'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JobFailure, WorkOptions } from '../../src/jobs/index.ts'
+import type { JobFailure, Jobs, WorkOptions } from '../../src/jobs/index.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
@@ -435,21 +436,42 @@ test('a completion in a transaction waits for the one that has locked the next j
   expect(await jobs.find(ids[2] ?? '')).toMatchObject({ state: 'ready' })
 })
 
-test('overdue jobs that an open transaction has locked, however many, keep no other from being taken over', async () => {
-  await using scene = await openScene()
-  const jobs = scene.open()
-  await jobs.migrate()
-  const count = 150
-  await jobs.enqueueAll(Array.from({ length: count }, () => ({ name: 'many' })))
-  expect(await jobs.claim('many', { limit: count, ttl: '1s' })).toHaveLength(count)
-  const client = await scene.connect()
-  await client.query('begin')
-  await client.query(`select from ${scene.schema}.jobs where name = 'many' for update`)
-  await jobs.enqueue('abandoned', null, { backoff: 0 })
-  const [abandoned] = await jobs.claim('abandoned', { ttl: '1s' })
-  await until('it is taken over', async () => {
-    const [again] = await jobs.claim('abandoned')
-    return again?.id === abandoned?.id
-  })
-  await client.query('commit')
-})
+/** How an open transaction keeps overdue jobs from being taken over. */
+const HOLDS = {
+  'has locked': async (schema: string, _jobs: Jobs, client: PoolClient) =>
+    client.query(`select from ${schema}.jobs where name = 'many' for update`),
+  'has enqueued the keys of': async (_schema: string, jobs: Jobs, client: PoolClient) =>
+    jobs.enqueueAll(manyJobs(), { transaction: client }),
+}
+
+function manyJobs(): { name: string; key: string; backoff: number }[] {
+  return Array.from({ length: 150 }, (_, n) => ({ name: 'many', key: `k${n}`, backoff: 0 }))
+}
+
+test.each(Object.entries(HOLDS))(
+  'overdue jobs that an open transaction %s, however many, keep no other from being taken over',
+  async (_how, hold) => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const many = manyJobs()
+    await jobs.enqueueAll(many)
+    expect(await jobs.claim('many', { limit: many.length, ttl: '1s' })).toHaveLength(many.length)
+    const client = await scene.connect()
+    await client.query('begin')
+    await hold(scene.schema, jobs, client)
+    await jobs.enqueue('abandoned', null, { backoff: 0 })
+    const [abandoned] = await jobs.claim('abandoned', { ttl: '1s' })
+    const startedAt = performance.now()
+    const again: string[] = []
+    scene.open().work({
+      abandoned: ({ id }) => {
+        again.push(id)
+      },
+    })
+    await until('it is taken over', () => again.length > 0)
+    expect(again).toEqual([abandoned?.id])
+    expect(performance.now() - startedAt).toBeLessThan(10_000)
+    await client.query('rollback')
+  },
+)

@@ -842,7 +842,10 @@ declare
   lost record;
   reason text;
   outcome text;
+  -- Another transaction has enqueued the unique key of one of the lost jobs.
+  is_busy boolean := false;
   seen integer := 0;
+  tried integer := 0;
 begin
   with due as (
     select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for update skip locked
@@ -852,15 +855,21 @@ begin
   select array_agg(distinct name), count(*) into woken, seen from ready;
   perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
   for lost in
-    select id, attempt, group_key, worker, ahead from jobs
+    select id, attempt, unique_key, group_key, worker, ahead from jobs
     where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked
   loop
+    tried := tried + 1;
     -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after a
     -- second: the others are no fewer than 100 for ever.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
       update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      continue;
+    end if;
+    -- Each try of a key may take 20 ms, and others wait for what is locked here. The next claims try the others, one by one.
+    if is_busy and lost.unique_key is not null then
+      update jobs set due_at = clock_timestamp() + interval '200 ms' where id = lost.id;
       continue;
     end if;
     reason := format('The worker %s was not heard of within its lease.', lost.worker);
@@ -874,13 +883,14 @@ begin
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
       update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
-      exit;
+      is_busy := true;
+      continue;
     end if;
     if lost.group_key is not null then
       perform jobs_unblock(array[lost.group_key]);
     end if;
   end loop;
-  return seen = 1000;
+  return seen = 1000 or tried = 100;
 end
 $function$;
 
