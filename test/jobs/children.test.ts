@@ -255,6 +255,76 @@ test('a transaction that has changed a parent and stays open holds up that one, 
   await until('it is told after a second', async () => (await jobs.claim('held')).length > 0)
 })
 
+test('while the transaction that enqueues a parent is open, its child keeps its lease, and ends after it', async () => {
+  await using opened = await openJobs()
+  const { jobs, scene } = opened
+  const child = await enqueued(jobs, 'child')
+  let end: (() => void) | undefined
+  const errors: unknown[] = []
+  scene.open().work(
+    {
+      child: () =>
+        new Promise<void>((resolve) => {
+          end = resolve
+        }),
+      parent: () => {},
+    },
+    { ttl: '1s', onError: (error) => errors.push(error), onFailure: (failure) => errors.push(failure) },
+  )
+  await until('the child runs', () => end !== undefined)
+  const client = await scene.connect()
+  await client.query('begin')
+  const parent = await jobs.enqueue('parent', null, { children: [child], transaction: client })
+  const enqueuedAt = Date.now()
+  await until('its lease is renewed thrice', async () => {
+    const found = await jobs.find(child)
+    expect(found).toMatchObject({ state: 'running', attempt: 1 })
+    return (found?.dueAt?.getTime() ?? 0) > enqueuedAt + 4000
+  })
+  expect(errors).toEqual([])
+  end?.()
+  await expect(jobs.cancel([child], { reason: 'too late' })).rejects.toMatchObject({
+    code: 'store-unavailable',
+  })
+  expect(await stateOf(jobs, child)).toBe('running')
+  await client.query('commit')
+  await until('the parent is through', async () => (await stateOf(jobs, parent ?? '')) === 'completed')
+  expect(await jobs.find(child)).toMatchObject({ state: 'completed', attempt: 1, failures: 0 })
+})
+
+test('a child that ends just when its parent is committed leaves no parent waiting', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open({ keepCompleted: 0 })
+  await jobs.migrate()
+  const client = await scene.connect()
+  for (let n = 0; n < 100; n += 1) {
+    const child = await enqueued(jobs, 'child')
+    await client.query('begin')
+    const parent = await jobs.enqueue('parent', null, { children: [child], transaction: client })
+    // It begins while the transaction is open.
+    const [running] = await jobs.claim('child')
+    expect(running?.id).toBe(child)
+    await Promise.all([client.query('commit'), running?.complete()])
+    const [ready] = await jobs.claim('parent')
+    expect(ready?.id).toBe(parent)
+    await ready?.complete()
+  }
+})
+
+test('a transaction that cannot see a parent tells it of the child that it has completed', async () => {
+  await using opened = await openJobs()
+  const { jobs, scene } = opened
+  const child = await enqueued(jobs, 'child')
+  const [running] = await jobs.claim('child')
+  const client = await scene.connect()
+  await client.query('begin isolation level repeatable read')
+  await client.query(`select from ${scene.schema}.jobs`)
+  const parent = await enqueued(jobs, 'parent', { children: [child] })
+  await running?.complete({ transaction: client })
+  await client.query('commit')
+  expect(await jobs.claim('parent')).toMatchObject([{ id: parent }])
+})
+
 test('a parent whose child an open transaction has locked is not retried, all others are, and nothing waits for it', async () => {
   await using opened = await openJobs()
   const { jobs, scene } = opened
@@ -262,15 +332,16 @@ test('a parent whose child an open transaction has locked is not retried, all ot
   const parent = await enqueued(jobs, 'parent', { children: [child] })
   const other = await enqueued(jobs, 'other')
   await jobs.cancel([parent, other], { reason: 'x' })
+  const [running] = await jobs.claim('child')
   const client = await scene.connect()
   await client.query('begin')
-  await enqueued(jobs, 'next', { children: [child], transaction: client })
+  await running?.complete({ transaction: client })
   await expect(jobs.retry([parent, other])).rejects.toMatchObject({
     code: 'store-unavailable',
     message: expect.stringContaining(`locked 1 of the jobs (${parent})`),
   })
   expect(await stateOf(jobs, other)).toBe('ready')
-  await client.query('commit')
+  await client.query('rollback')
   expect(await jobs.retry(parent)).toEqual([parent])
   expect(await stateOf(jobs, parent)).toBe('pending')
 })

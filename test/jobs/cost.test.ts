@@ -85,11 +85,10 @@ async function delayedChildren(scene: JobsScene, jobs: number, due: string): Pro
   await scene.sql(`
     with child as (
       insert into $schema.jobs (
-        id, name, state, priority, payload, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at,
-        followed
+        id, name, state, priority, payload, group_key, group_limit, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at
       )
       select nextval('$schema.job_ids'), 'a', 'delayed', 9, '1', 'g' || n % 500, 2, 10, 1000, 1000, now(),
-        ${due} + n * interval '1 ms', true
+        ${due} + n * interval '1 ms'
       from generate_series(1, ${jobs}) n returning id, group_key
     ), parent as (
       insert into $schema.jobs (

@@ -200,7 +200,8 @@ $function$;
 -- The end of a child changes nothing of its parents, because it would have to lock them. It leaves a note with the child: tell_at. The
 -- next claim reads the notes, and makes those parents ready that wait for nothing any more.
 
--- Locks the children, so that none ends or comes back meanwhile, and has their ends noted. Answers those that are not there.
+-- Locks the children, so that none ends or comes back meanwhile. They may begin to run, and the leases of those that run are renewed:
+-- that locks their rows for no key update, which goes beside this lock. Answers those that are not there.
 create function "{schema}".jobs_lock_children(own_children bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -208,15 +209,26 @@ declare
 begin
   -- While this waits for a lock, a child may end, or be tried again. Then it is in the other table at the next round.
   for round in 1..3 loop
-    perform from jobs where id = any (own_children) order by id for update;
+    perform from jobs where id = any (own_children) order by id for key share;
     perform from ended_jobs where id = any (own_children) order by id for update;
     locked := array(
       select id from jobs where id = any (own_children) union all select id from ended_jobs where id = any (own_children)
     );
     exit when own_children <@ locked;
   end loop;
-  update jobs set followed = true where id = any (own_children) and not followed;
   return array(select id from unnest(own_children) as id where id <> all (locked));
+end
+$function$;
+
+-- Those of the ended jobs whose ends are to be noted for parents. The caller has locked them, maybe in the same statement: this function is
+-- volatile, so it sees what was committed before it is called. A transaction with one snapshot for all of its statements does not see
+-- parents that were committed after it began. So it leaves a note with each job.
+create function "{schema}".jobs_followed(ended bigint[]) returns bigint[] language plpgsql as $function$
+begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    return ended;
+  end if;
+  return array(select c.child from "{schema}".job_children c where c.child = any (ended));
 end
 $function$;
 
@@ -402,7 +414,7 @@ begin
         select r.ctid as place, r.id, r.priority, r.group_key
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
-        order by r.priority desc, r.id limit wanted for update skip locked
+        order by r.priority desc, r.id limit wanted for no key update skip locked
       ) j order by j.priority desc, j.id limit wanted
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
@@ -496,7 +508,7 @@ begin
     -- One that another transaction has locked is being settled, or waits for the end of that transaction.
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant
-        and (id, attempt) not in (select * from unnest(known, attempts)) for update skip locked
+        and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
   end if;
 
@@ -533,7 +545,7 @@ begin
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for update skip locked
+        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for no key update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
     more := more or cardinality(places) = most;
@@ -848,7 +860,7 @@ declare
   tried integer := 0;
 begin
   with due as (
-    select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for update skip locked
+    select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for no key update skip locked
   ), ready as (
     update jobs j set state = 'ready', due_at = null from due where j.id = due.id returning j.name
   )
@@ -906,7 +918,7 @@ begin
   with held as (
     select j.id, e.begun from json_to_recordset(entries) as e (id bigint, attempt integer, begun boolean)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
-    for update of j skip locked
+    for no key update of j skip locked
   ), prolonged as (
     update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun
     from held where j.id = held.id returning j.id
@@ -1345,14 +1357,14 @@ as $function$
 $function$;
 
 -- Locks the blocked jobs of a group that may run once so many jobs of the group have ended. Answers whether no other transaction has locked
--- any of these. If one has (it changes the job, or makes it a child), nothing of the group may end now: the next job could not be made
+-- any of these. If one has, because it changes the job, nothing of the group may end now: the next job could not be made
 -- ready, and nobody would do it later. The caller has the group's lock.
 create function "{schema}".jobs_lock_next(of_group text, ending bigint) returns boolean language sql
 as $function$
   with next as (
     select id from "{schema}".jobs_group_next(of_group, ending) where state = 'blocked'
   ), locked as (
-    select j.id from "{schema}".jobs j where j.id = any (array(select id from next)) for update skip locked
+    select j.id from "{schema}".jobs j where j.id = any (array(select id from next)) for no key update skip locked
   )
   select (select count(*) from next) = (select count(*) from locked)
 $function$;
@@ -1383,7 +1395,7 @@ begin
     begin
       perform from jobs where id = any (array(
         select n.id from unnest(groups) as g cross join lateral jobs_group_next(g, ending) n where n.state = 'blocked'
-      )) order by id for update;
+      )) order by id for no key update;
       raise exception using errcode = 'ZF004', message = 'the next jobs were free for a moment';
     exception when sqlstate 'ZF004' then
       -- These locks, too: whoever has the group by now may need them.
@@ -1405,7 +1417,7 @@ begin
   select array_agg(distinct n.name), array_agg(n.id) filter (where n.state = 'blocked') into woken, blocked
   from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n;
   with free as (
-    select id from jobs where id = any (blocked) and state = 'blocked' for update skip locked
+    select id from jobs where id = any (blocked) and state = 'blocked' for no key update skip locked
   )
   update jobs j set state = 'ready' from free where j.id = free.id;
   get diagnostics changed = row_count;
@@ -1430,7 +1442,7 @@ begin
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
     job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress,
-    job.children, job.if_child_fails, case when job.followed then clock_timestamp() end
+    job.children, job.if_child_fails, case when jobs_followed(array[job.id]) <> '{}' then clock_timestamp() end
   );
 end
 $function$;
@@ -1555,6 +1567,9 @@ begin
     for update skip locked
   ), gone as (
     delete from jobs where ctid = any (array(select place from held)) returning *
+  ), followed as materialized (
+    -- Reads all of these first, so they are locked by then.
+    select jobs_followed(array(select id from gone)) as ids
   ), kept as (
     insert into ended_jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
@@ -1564,8 +1579,9 @@ begin
     select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
       max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
       failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
-      case when followed then clock_timestamp() end
-    from gone where keeps_completed or key_until > clock_timestamp() or followed
+      case when id = any (followed.ids) then clock_timestamp() end
+    from gone cross join followed
+    where keeps_completed or key_until > clock_timestamp() or id = any (followed.ids)
   )
   select array_agg(id) into completed from gone;
   return completed;
@@ -1758,9 +1774,7 @@ create table "{schema}".jobs (
   -- The jobs that have to be done first. Null: none.
   children bigint[],
   -- cancel, run or wait. Null exactly if there are no children.
-  if_child_fails text,
-  -- It is a child, so its end is noted for its parents.
-  followed boolean not null default false
+  if_child_fails text
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,
@@ -1954,12 +1968,10 @@ begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
-      followed
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
-      exists (select from job_children c where c.child = ended_jobs.id)
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name
@@ -2110,7 +2122,7 @@ create function "{schema}".jobs_watch(ids bigint[]) returns json language plpgsq
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   update jobs set watched = true where id in (
-    select id from jobs where id = any (ids) and not watched for update skip locked
+    select id from jobs where id = any (ids) and not watched for no key update skip locked
   );
   return (select coalesce(json_agg(id::text), '[]') from jobs where id = any (ids) and not watched);
 end
@@ -2126,7 +2138,7 @@ begin
   with held as (
     select j.id, e.progress from json_to_recordset(entries) as e (id bigint, attempt integer, progress text)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
-    for update of j skip locked
+    for no key update of j skip locked
   )
   update jobs j set progress = held.progress::json from held where j.id = held.id;
   select coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)), '[]') into answer

@@ -5,7 +5,8 @@
 -- The end of a child changes nothing of its parents, because it would have to lock them. It leaves a note with the child: tell_at. The
 -- next claim reads the notes, and makes those parents ready that wait for nothing any more.
 
--- Locks the children, so that none ends or comes back meanwhile, and has their ends noted. Answers those that are not there.
+-- Locks the children, so that none ends or comes back meanwhile. They may begin to run, and the leases of those that run are renewed:
+-- that locks their rows for no key update, which goes beside this lock. Answers those that are not there.
 create function "{schema}".jobs_lock_children(own_children bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -13,15 +14,26 @@ declare
 begin
   -- While this waits for a lock, a child may end, or be tried again. Then it is in the other table at the next round.
   for round in 1..3 loop
-    perform from jobs where id = any (own_children) order by id for update;
+    perform from jobs where id = any (own_children) order by id for key share;
     perform from ended_jobs where id = any (own_children) order by id for update;
     locked := array(
       select id from jobs where id = any (own_children) union all select id from ended_jobs where id = any (own_children)
     );
     exit when own_children <@ locked;
   end loop;
-  update jobs set followed = true where id = any (own_children) and not followed;
   return array(select id from unnest(own_children) as id where id <> all (locked));
+end
+$function$;
+
+-- Those of the ended jobs whose ends are to be noted for parents. The caller has locked them, maybe in the same statement: this function is
+-- volatile, so it sees what was committed before it is called. A transaction with one snapshot for all of its statements does not see
+-- parents that were committed after it began. So it leaves a note with each job.
+create function "{schema}".jobs_followed(ended bigint[]) returns bigint[] language plpgsql as $function$
+begin
+  if current_setting('transaction_isolation') in ('repeatable read', 'serializable') then
+    return ended;
+  end if;
+  return array(select c.child from "{schema}".job_children c where c.child = any (ended));
 end
 $function$;
 

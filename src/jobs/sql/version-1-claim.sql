@@ -68,7 +68,7 @@ begin
         select r.ctid as place, r.id, r.priority, r.group_key
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
-        order by r.priority desc, r.id limit wanted for update skip locked
+        order by r.priority desc, r.id limit wanted for no key update skip locked
       ) j order by j.priority desc, j.id limit wanted
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
@@ -162,7 +162,7 @@ begin
     -- One that another transaction has locked is being settled, or waits for the end of that transaction.
     select array_agg(mine.ctid) into again from (
       select ctid from jobs where state = 'running' and worker = claimant
-        and (id, attempt) not in (select * from unnest(known, attempts)) for update skip locked
+        and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
   end if;
 
@@ -199,7 +199,7 @@ begin
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
-        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for update skip locked
+        order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for no key update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
     more := more or cardinality(places) = most;

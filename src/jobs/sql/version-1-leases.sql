@@ -17,7 +17,7 @@ declare
   tried integer := 0;
 begin
   with due as (
-    select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for update skip locked
+    select id from jobs where state = 'delayed' and due_at <= asked_at order by due_at limit 1000 for no key update skip locked
   ), ready as (
     update jobs j set state = 'ready', due_at = null from due where j.id = due.id returning j.name
   )
@@ -75,7 +75,7 @@ begin
   with held as (
     select j.id, e.begun from json_to_recordset(entries) as e (id bigint, attempt integer, begun boolean)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
-    for update of j skip locked
+    for no key update of j skip locked
   ), prolonged as (
     update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun
     from held where j.id = held.id returning j.id

@@ -32,14 +32,14 @@ as $function$
 $function$;
 
 -- Locks the blocked jobs of a group that may run once so many jobs of the group have ended. Answers whether no other transaction has locked
--- any of these. If one has (it changes the job, or makes it a child), nothing of the group may end now: the next job could not be made
+-- any of these. If one has, because it changes the job, nothing of the group may end now: the next job could not be made
 -- ready, and nobody would do it later. The caller has the group's lock.
 create function "{schema}".jobs_lock_next(of_group text, ending bigint) returns boolean language sql
 as $function$
   with next as (
     select id from "{schema}".jobs_group_next(of_group, ending) where state = 'blocked'
   ), locked as (
-    select j.id from "{schema}".jobs j where j.id = any (array(select id from next)) for update skip locked
+    select j.id from "{schema}".jobs j where j.id = any (array(select id from next)) for no key update skip locked
   )
   select (select count(*) from next) = (select count(*) from locked)
 $function$;
@@ -70,7 +70,7 @@ begin
     begin
       perform from jobs where id = any (array(
         select n.id from unnest(groups) as g cross join lateral jobs_group_next(g, ending) n where n.state = 'blocked'
-      )) order by id for update;
+      )) order by id for no key update;
       raise exception using errcode = 'ZF004', message = 'the next jobs were free for a moment';
     exception when sqlstate 'ZF004' then
       -- These locks, too: whoever has the group by now may need them.
@@ -92,7 +92,7 @@ begin
   select array_agg(distinct n.name), array_agg(n.id) filter (where n.state = 'blocked') into woken, blocked
   from unnest(groups) as g (group_key) cross join lateral "{schema}".jobs_group_next(g.group_key) n;
   with free as (
-    select id from jobs where id = any (blocked) and state = 'blocked' for update skip locked
+    select id from jobs where id = any (blocked) and state = 'blocked' for no key update skip locked
   )
   update jobs j set state = 'ready' from free where j.id = free.id;
   get diagnostics changed = row_count;
@@ -117,7 +117,7 @@ begin
     case when outcome = 'dead' then job.key_until end,
     job.group_key, job.group_limit, job.attempt, job.failures, job.max_attempts, job.backoff_ms, job.max_backoff_ms, job.enqueued_at,
     job.started_at, clock_timestamp(), job.worker, job.trace, reason, job.failed_attempts, job.progress,
-    job.children, job.if_child_fails, case when job.followed then clock_timestamp() end
+    job.children, job.if_child_fails, case when jobs_followed(array[job.id]) <> '{}' then clock_timestamp() end
   );
 end
 $function$;
@@ -242,6 +242,9 @@ begin
     for update skip locked
   ), gone as (
     delete from jobs where ctid = any (array(select place from held)) returning *
+  ), followed as materialized (
+    -- Reads all of these first, so they are locked by then.
+    select jobs_followed(array(select id from gone)) as ids
   ), kept as (
     insert into ended_jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts,
@@ -251,8 +254,9 @@ begin
     select id, name, 'completed', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures,
       max_attempts, backoff_ms, max_backoff_ms, enqueued_at, started_at, clock_timestamp(), worker, trace, error,
       failed_attempts, progress, results[width_bucket(id, done)]::json, children, if_child_fails,
-      case when followed then clock_timestamp() end
-    from gone where keeps_completed or key_until > clock_timestamp() or followed
+      case when id = any (followed.ids) then clock_timestamp() end
+    from gone cross join followed
+    where keeps_completed or key_until > clock_timestamp() or id = any (followed.ids)
   )
   select array_agg(id) into completed from gone;
   return completed;

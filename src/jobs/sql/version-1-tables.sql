@@ -58,9 +58,7 @@ create table "{schema}".jobs (
   -- The jobs that have to be done first. Null: none.
   children bigint[],
   -- cancel, run or wait. Null exactly if there are no children.
-  if_child_fails text,
-  -- It is a child, so its end is noted for its parents.
-  followed boolean not null default false
+  if_child_fails text
 ) with (
   -- So that the new version of a claimed row fits into the page of the old one, which is locked and in memory already.
   fillfactor = 50,

@@ -113,12 +113,10 @@ begin
   with again as (
     insert into jobs (
       id, name, state, priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, failures, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
-      followed
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails
     )
     select id, name, 'ready', priority, payload, unique_key, holds_key, key_until, group_key, group_limit, attempt, 0, max_attempts, backoff_ms,
-      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails,
-      exists (select from job_children c where c.child = ended_jobs.id)
+      max_backoff_ms, enqueued_at, started_at, worker, trace, error, failed_attempts, progress, children, if_child_fails
     from ended_jobs where id = any (revived) order by id
     on conflict do nothing
     returning id, name

@@ -18,7 +18,7 @@ create function "{schema}".jobs_watch(ids bigint[]) returns json language plpgsq
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 begin
   update jobs set watched = true where id in (
-    select id from jobs where id = any (ids) and not watched for update skip locked
+    select id from jobs where id = any (ids) and not watched for no key update skip locked
   );
   return (select coalesce(json_agg(id::text), '[]') from jobs where id = any (ids) and not watched);
 end
@@ -34,7 +34,7 @@ begin
   with held as (
     select j.id, e.progress from json_to_recordset(entries) as e (id bigint, attempt integer, progress text)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
-    for update of j skip locked
+    for no key update of j skip locked
   )
   update jobs j set progress = held.progress::json from held where j.id = held.id;
   select coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)), '[]') into answer
