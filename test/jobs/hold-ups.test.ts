@@ -1,6 +1,6 @@
-import type { PoolClient } from 'pg'
-import { afterAll, beforeAll, expect, test } from 'vitest'
-import type { JobFailure, Jobs, WorkOptions } from '../../src/jobs/index.ts'
+import { Client, Pool, type PoolClient } from 'pg'
+import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest'
+import { createJobs, type JobFailure, type Jobs, type WorkOptions } from '../../src/jobs/index.ts'
 import { startProxy } from '../servers/tcp-proxy.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
@@ -475,3 +475,44 @@ test.each(Object.entries(HOLDS))(
     await client.query('rollback')
   },
 )
+
+test('a full queue of notifications fails no transaction that enqueues, and no other call', async () => {
+  const url = await (await sharedServer()).createDatabase('full_queue')
+  const superuser = new Client(url)
+  await superuser.connect()
+  const pool = new Pool({ connectionString: url })
+  const jobs = createJobs(pool)
+  onTestFinished(async () => {
+    await jobs.close({ grace: 0 })
+    await pool.end()
+    await superuser.end()
+  })
+  await jobs.migrate()
+  // A full queue has eight gigabytes. The replaced functions behave as a full one does.
+  await superuser.query(`
+    set allow_system_table_mods = on;
+    alter function pg_catalog.pg_notification_queue_usage() rename to true_usage;
+    alter function pg_catalog.pg_notify(text, text) rename to true_notify;
+    create function pg_catalog.pg_notification_queue_usage() returns double precision
+      language sql as 'select 1.0::double precision';
+    create function pg_catalog.pg_notify(text, text) returns void language plpgsql as $$
+    begin raise exception 'too many notifications in the NOTIFY queue' using errcode = '54000'; end $$`)
+  await superuser.query('begin')
+  const child = await jobs.enqueue('child', null, { transaction: superuser })
+  const parent = await jobs.enqueue('parent', null, { children: [child ?? ''], transaction: superuser })
+  await superuser.query('commit')
+  await jobs.enqueueAll([1, 2].map(() => ({ name: 'grouped', group: 'g', backoff: 0 })))
+  await jobs.enqueue('late', null, { key: 'k', delay: '1s', ifTaken: 'postpone' })
+  await jobs.enqueue('late', null, { key: 'k', delay: '1s', ifTaken: 'postpone' })
+  await jobs.setLimit('child', { concurrency: 2 })
+  const ended = jobs.waitFor(parent ?? '', { signal: AbortSignal.timeout(30_000) })
+  const [failing] = await jobs.claim('grouped')
+  await failing?.fail(new Error('once'))
+  const worker = jobs.work({ child: () => {}, parent: () => {}, grouped: () => {}, late: () => {} })
+  expect(await ended).toMatchObject({ state: 'completed' })
+  await until('all are through', async () => (await jobs.count()).every(({ state }) => state === 'completed'))
+  await worker.stop()
+  const cancelled = (await jobs.enqueue('child')) ?? ''
+  await jobs.cancel(cancelled, { reason: 'tested' })
+  expect(await jobs.retry(cancelled)).toEqual([cancelled])
+})

@@ -305,7 +305,7 @@ begin
     returning p.name
   )
   select array_agg(distinct name) into woken from free;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   -- The others are told by the next claim. Or another transaction has them: otherwise every claim of the next second would try.
   untold := array(
     select t.id from unnest(told) as t (id) where exists (
@@ -323,7 +323,7 @@ $function$;
 -- Wakes workers of some of the parents: one of their claims reads the note.
 create function "{schema}".jobs_child_ended() returns trigger language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
-  perform pg_notify('holdfast_jobs', name) from (
+  perform jobs_notify('holdfast_jobs', name) from (
     select distinct p.name from (select parent from job_children where child = new.id and not done limit 100) c
     join jobs p on p.id = c.parent
   ) parents;
@@ -555,7 +555,7 @@ begin
     if fit is not null then
       more := true;
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
-      perform pg_notify('holdfast_jobs', name) from (
+      perform jobs_notify('holdfast_jobs', name) from (
         select distinct name from jobs where ctid = any (places[fit + 1:])
       ) passed_over;
       places := places[:fit];
@@ -727,7 +727,7 @@ begin
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
     -- An assignment is no statement of its own, as perform would be.
-    nothing := pg_notify('holdfast_jobs', job_name)::text;
+    nothing := jobs_notify('holdfast_jobs', job_name);
   end if;
   return enqueued;
 end
@@ -776,7 +776,7 @@ begin
   end loop;
   -- Sent for each change: the job may be due before a worker polls next.
   if if_taken = 'postpone' and enqueued is not null and starts_at < clock_timestamp() + interval '10 s' then
-    perform pg_notify('holdfast_jobs', job_name);
+    perform jobs_notify('holdfast_jobs', job_name);
   end if;
   return enqueued;
 end
@@ -836,7 +836,7 @@ begin
     )
   into answer, woken
   from entry left join inserted on inserted.id = entry.id;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return answer;
 end
 $function$;
@@ -865,7 +865,7 @@ begin
     update jobs j set state = 'ready', due_at = null from due where j.id = due.id returning j.name
   )
   select array_agg(distinct name), count(*) into woken, seen from ready;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   for lost in
     select id, attempt, unique_key, group_key, worker, ahead from jobs
     where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked
@@ -1130,7 +1130,7 @@ create function "{schema}".jobs_limit_changed(changed text) returns void
 language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
   delete from job_limits where name = changed and not paused and concurrency is null and points is null;
-  perform pg_notify('holdfast_jobs', changed);
+  perform jobs_notify('holdfast_jobs', changed);
 end
 $function$;
 
@@ -1421,7 +1421,7 @@ begin
   )
   update jobs j set state = 'ready' from free where j.id = free.id;
   get diagnostics changed = row_count;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return changed = coalesce(cardinality(blocked), 0);
 end
 $function$;
@@ -1544,7 +1544,7 @@ begin
     end;
   end if;
   if delay_ms < 10000 then
-    perform pg_notify('holdfast_jobs', job.name);
+    perform jobs_notify('holdfast_jobs', job.name);
   end if;
   return job.state;
 end
@@ -1849,6 +1849,13 @@ create index job_children_open on "{schema}".job_children (parent) where not don
 -- A child may have very many parents, and those that it has told would have to be passed over.
 create index job_children_untold on "{schema}".job_children (child, parent) where not done;
 
+-- Sends a message when the transaction commits. A session that listens and never ends its transaction fills the queue of the server, and with a
+-- full queue the commit would fail. Without a message, workers and those who wait look by themselves, a little later.
+-- It has no settings and one expression, so PostgreSQL puts that expression in the place of each call.
+create function "{schema}".jobs_notify(channel text, message text) returns text language sql as $function$
+  select case when pg_notification_queue_usage() < 0.9 then pg_notify(channel, message)::text end
+$function$;
+
 comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
 comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';
 comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';
@@ -1985,7 +1992,7 @@ begin
     perform jobs_add_children(parent.id, parent.children, parent.if_child_fails);
     update jobs set state = 'pending' where id = parent.id and jobs_waits_for(parent.children, parent.if_child_fails);
   end loop;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return moved;
 end
 $function$;
@@ -2042,7 +2049,7 @@ begin
       returning name
     )
     select array_agg(distinct name) into woken from due;
-    perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+    perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   end if;
   return exists (
     select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))
@@ -2108,7 +2115,7 @@ $function$;
 
 create function "{schema}".jobs_notify_watchers() returns trigger language plpgsql as $function$
 begin
-  perform pg_notify('holdfast_jobs_changed', old.id::text);
+  perform "{schema}".jobs_notify('holdfast_jobs_changed', old.id::text);
   return null;
 end
 $function$;

@@ -110,7 +110,7 @@ begin
     returning p.name
   )
   select array_agg(distinct name) into woken from free;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   -- The others are told by the next claim. Or another transaction has them: otherwise every claim of the next second would try.
   untold := array(
     select t.id from unnest(told) as t (id) where exists (
@@ -128,7 +128,7 @@ $function$;
 -- Wakes workers of some of the parents: one of their claims reads the note.
 create function "{schema}".jobs_child_ended() returns trigger language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
-  perform pg_notify('holdfast_jobs', name) from (
+  perform jobs_notify('holdfast_jobs', name) from (
     select distinct p.name from (select parent from job_children where child = new.id and not done limit 100) c
     join jobs p on p.id = c.parent
   ) parents;

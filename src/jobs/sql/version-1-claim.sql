@@ -209,7 +209,7 @@ begin
     if fit is not null then
       more := true;
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
-      perform pg_notify('holdfast_jobs', name) from (
+      perform jobs_notify('holdfast_jobs', name) from (
         select distinct name from jobs where ctid = any (places[fit + 1:])
       ) passed_over;
       places := places[:fit];

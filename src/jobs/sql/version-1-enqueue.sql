@@ -54,7 +54,7 @@ begin
   -- A worker polls every few seconds. A job that is due before its next poll needs a notification.
   if enqueued is not null and (not is_delayed or starts_at < asked_at + interval '10 s') then
     -- An assignment is no statement of its own, as perform would be.
-    nothing := pg_notify('holdfast_jobs', job_name)::text;
+    nothing := jobs_notify('holdfast_jobs', job_name);
   end if;
   return enqueued;
 end
@@ -103,7 +103,7 @@ begin
   end loop;
   -- Sent for each change: the job may be due before a worker polls next.
   if if_taken = 'postpone' and enqueued is not null and starts_at < clock_timestamp() + interval '10 s' then
-    perform pg_notify('holdfast_jobs', job_name);
+    perform jobs_notify('holdfast_jobs', job_name);
   end if;
   return enqueued;
 end
@@ -163,7 +163,7 @@ begin
     )
   into answer, woken
   from entry left join inserted on inserted.id = entry.id;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return answer;
 end
 $function$;

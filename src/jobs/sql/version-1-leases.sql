@@ -22,7 +22,7 @@ begin
     update jobs j set state = 'ready', due_at = null from due where j.id = due.id returning j.name
   )
   select array_agg(distinct name), count(*) into woken, seen from ready;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   for lost in
     select id, attempt, unique_key, group_key, worker, ahead from jobs
     where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked

@@ -192,7 +192,7 @@ create function "{schema}".jobs_limit_changed(changed text) returns void
 language plpgsql set search_path = "{schema}", pg_temp as $function$
 begin
   delete from job_limits where name = changed and not paused and concurrency is null and points is null;
-  perform pg_notify('holdfast_jobs', changed);
+  perform jobs_notify('holdfast_jobs', changed);
 end
 $function$;
 

@@ -96,7 +96,7 @@ begin
   )
   update jobs j set state = 'ready' from free where j.id = free.id;
   get diagnostics changed = row_count;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return changed = coalesce(cardinality(blocked), 0);
 end
 $function$;
@@ -219,7 +219,7 @@ begin
     end;
   end if;
   if delay_ms < 10000 then
-    perform pg_notify('holdfast_jobs', job.name);
+    perform jobs_notify('holdfast_jobs', job.name);
   end if;
   return job.state;
 end

@@ -133,6 +133,13 @@ create index job_children_open on "{schema}".job_children (parent) where not don
 -- A child may have very many parents, and those that it has told would have to be passed over.
 create index job_children_untold on "{schema}".job_children (child, parent) where not done;
 
+-- Sends a message when the transaction commits. A session that listens and never ends its transaction fills the queue of the server, and with a
+-- full queue the commit would fail. Without a message, workers and those who wait look by themselves, a little later.
+-- It has no settings and one expression, so PostgreSQL puts that expression in the place of each call.
+create function "{schema}".jobs_notify(channel text, message text) returns text language sql as $function$
+  select case when pg_notification_queue_usage() < 0.9 then pg_notify(channel, message)::text end
+$function$;
+
 comment on table "{schema}".job_children is 'holdfast: which jobs have to be done before which others.';
 comment on table "{schema}".jobs is 'holdfast: jobs that are pending, ready, blocked, delayed or running.';
 comment on table "{schema}".ended_jobs is 'holdfast: jobs that have ended, until they are cleaned up.';

@@ -130,7 +130,7 @@ begin
     perform jobs_add_children(parent.id, parent.children, parent.if_child_fails);
     update jobs set state = 'pending' where id = parent.id and jobs_waits_for(parent.children, parent.if_child_fails);
   end loop;
-  perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+  perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   return moved;
 end
 $function$;
@@ -187,7 +187,7 @@ begin
       returning name
     )
     select array_agg(distinct name) into woken from due;
-    perform pg_notify('holdfast_jobs', name) from unnest(woken) as name;
+    perform jobs_notify('holdfast_jobs', name) from unnest(woken) as name;
   end if;
   return exists (
     select from jobs where name = any (names) and (state in ('ready', 'running') or (skips_delays and state = 'delayed'))

@@ -4,7 +4,7 @@
 
 create function "{schema}".jobs_notify_watchers() returns trigger language plpgsql as $function$
 begin
-  perform pg_notify('holdfast_jobs_changed', old.id::text);
+  perform "{schema}".jobs_notify('holdfast_jobs_changed', old.id::text);
   return null;
 end
 $function$;

@@ -133,7 +133,7 @@ $function$;
 create function "{schema}".jobs_wake_firing(due_at timestamptz) returns void language plpgsql as $function$
 begin
   if due_at < clock_timestamp() + interval '40 s' then
-    perform pg_notify('holdfast_jobs', '');
+    perform "{schema}".jobs_notify('holdfast_jobs', '');
   end if;
 end
 $function$;
