@@ -282,7 +282,12 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
           server.resume()
         }
         await until('they are back', answers)
-        await connections.listen('channel', { onMessage() {}, onResubscribed() {} })
+        await until('messages flow', () =>
+          connections.listen('channel', { onMessage() {}, onResubscribed() {} }).then(
+            () => true,
+            () => false,
+          ),
+        )
       },
       { max: 1, statementLimitMs: 200 },
     ))
@@ -321,7 +326,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         await server.sql(`select pg_notify('channel', 'one')`)
         await until('it is heard', () => heard.includes('one'))
       },
-      { statementLimitMs: 200 },
+      { statementLimitMs: 2000 },
     )
   })
 
