@@ -5,6 +5,7 @@ import { redisStore } from '../../../src/stores/redis/index.ts'
 import { shortestMs } from '../../base/measured.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 
 let server: RedisServer
 beforeAll(async () => {
@@ -90,3 +91,41 @@ test('a prefix with spaces carries wakes, too', async () => {
 async function channels(redis: Redis): Promise<number> {
   return ((await redis.call('PUBSUB', 'CHANNELS')) as string[]).length
 }
+
+test('a shared room from which a stranger has taken a holder keeps its expiry', async () => {
+  const store = redisStore(new Redis(server.url))
+  const [one, other] = [ticket({ limit: 5 }), ticket({ limit: 5 })]
+  for (const each of [one, other]) fenceOf(await store.acquire(each))
+  const members = (await server.command('ZRANGE', ROOM, '0', '-1')) as string[]
+  await server.command('ZREM', ROOM, ...members.filter((member) => member.includes(other.id)))
+  try {
+    await store.release(releaseOf(one))
+  } catch {}
+  expect(Number(await server.command('PTTL', ROOM))).not.toBe(-1)
+  await server.command('FLUSHALL')
+  await store.close()
+})
+
+test('a shared room whose holder has no id is refused, and stays as it is', async () => {
+  const store = redisStore(new Redis(server.url))
+  const till = Date.now() + 60_000
+  const summary = `2 1 1 5 1 0 ${till + 60_000} 0`
+  const facts = '1 5 1000 0 0 inbox {}'
+  await server.command(
+    'ZADD',
+    ROOM,
+    '0',
+    summary,
+    '0',
+    `e${till}\0h 1795755594151344 1795755594151344 0 ${facts}`,
+  )
+  const before = await server.command('ZRANGE', ROOM, '0', '-1')
+  await expect(store.acquire(ticket({ limit: 5, ttlMs: 1000 }))).rejects.toMatchObject({
+    code: 'store-refused',
+  })
+  expect(await server.command('ZRANGE', ROOM, '0', '-1')).toEqual(before)
+  await server.command('FLUSHALL')
+  await store.close()
+})
+
+const ROOM = 'holdfast:{key}'

@@ -113,24 +113,19 @@ if #KEYS == 2 and not lone then
     -- With a queue, waiters may fit that an earlier call could not admit any more.
     if not fits and patience == '0' and not isQueue then return not isKnown(holder) and 'b' .. change end
     if not fits or isQueue or not canBeLone or till > tonumber(kept) or isKnown(holder) then return end
-    -- Comes before the fence: a full server refuses a script that begins by adding.
-    redis.call('ZREM', key, summary)
-    local fence = nextFence()
-    if not fence then
-      redis.call('ZADD', key, '0', summary)
-      return '!'
-    end
     if tonumber(most) < tonumber(limit) then limit, smallest = most, 0 end
     if tonumber(most) == tonumber(limit) then smallest = smallest + 1 end
     local sum = string.format('2 %s %.0f %s %.0f 0 %s %s', behind, units + mine, limit, smallest, kept, arrivals)
-    local entry = 'e' .. till .. id .. '\0h ' .. fence .. ' ' .. usText .. ' 0 ' .. ARGV[3]
     local index = 't' .. id .. '\0e' .. till
-    if holders == '1' then
-      local only = string.match(holder, '^[^%z]+', 15)
-      redis.call('ZADD', key, '0', sum, '0', entry, '0', index, '0', 't' .. only .. '\0' .. string.sub(holder, 1, 14))
-    else
-      redis.call('ZADD', key, '0', sum, '0', entry, '0', index)
-    end
+    -- A single holder has no index, and gets one with the second holder.
+    local only = holders == '1' and string.match(holder, '^[^%z]+', 15)
+    if holders == '1' and not only then return end
+    local itsIndex = only and 't' .. only .. '\0' .. string.sub(holder, 1, 14) or index
+    local fence = nextFence()
+    if not fence then return '!' end
+    local entry = 'e' .. till .. id .. '\0h ' .. fence .. ' ' .. usText .. ' 0 ' .. ARGV[3]
+    redis.call('ZADD', key, '0', sum, '0', entry, '0', index, '0', itsIndex)
+    redis.call('ZREM', key, summary)
     keepFence()
     return 'h' .. fence
   end

@@ -36,6 +36,8 @@ asking = ARGV[2]
 local function giveUpShare(key, id, top)
   local holders, units, limit, smallest, rest = string.match(top[1], '^2 (%d+) (%d+) (%d+) (%d+) (0 %d+ %d+)$')
   if not holders or holders < '2' and #holders == 1 or (tonumber(string.match(top[2], '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) <= now then return end
+  -- If a stranger has taken the other holder away, the room would be empty for a moment, and lose its expiry.
+  if string.sub(top[3] or '', 1, 1) ~= 'e' then return end
   local behind = tostring(holders + 1)
   local head
   if holders == '2' then head = top[4] else head = redis.call('ZRANGE', key, behind, behind)[1] end

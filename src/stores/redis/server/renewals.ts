@@ -298,7 +298,7 @@ export const SILENCE_MS = 3000
 /** A batch of at least so many tickets is part of a round of the renewal loop. */
 const LEAST_OF_ROUND = 100
 /**
- * How long a question about a group waits for others, and a new group for more waiters. The renewal loop asks about at most 500 waiters at
- * once.
+ * How long a question about a group waits for further questions. So long a new group takes in more waiters, too. The renewal loop asks about
+ * at most 500 waiters at once.
  */
 const GATHER_MS = 20

@@ -1578,24 +1578,19 @@ end
     -- With a queue, waiters may fit that an earlier call could not admit any more.
     if not fits and patience == '0' and not isQueue then return not isKnown(holder) and 'b' .. change end
     if not fits or isQueue or not canBeLone or till > tonumber(kept) or isKnown(holder) then return end
-    -- Comes before the fence: a full server refuses a script that begins by adding.
-    redis.call('ZREM', key, summary)
-    local fence = nextFence()
-    if not fence then
-      redis.call('ZADD', key, '0', summary)
-      return '!'
-    end
     if tonumber(most) < tonumber(limit) then limit, smallest = most, 0 end
     if tonumber(most) == tonumber(limit) then smallest = smallest + 1 end
     local sum = string.format('2 %s %.0f %s %.0f 0 %s %s', behind, units + mine, limit, smallest, kept, arrivals)
-    local entry = 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. usText .. ' 0 ' .. ARGV[3]
     local index = 't' .. id .. '\\0e' .. till
-    if holders == '1' then
-      local only = string.match(holder, '^[^%z]+', 15)
-      redis.call('ZADD', key, '0', sum, '0', entry, '0', index, '0', 't' .. only .. '\\0' .. string.sub(holder, 1, 14))
-    else
-      redis.call('ZADD', key, '0', sum, '0', entry, '0', index)
-    end
+    -- A single holder has no index, and gets one with the second holder.
+    local only = holders == '1' and string.match(holder, '^[^%z]+', 15)
+    if holders == '1' and not only then return end
+    local itsIndex = only and 't' .. only .. '\\0' .. string.sub(holder, 1, 14) or index
+    local fence = nextFence()
+    if not fence then return '!' end
+    local entry = 'e' .. till .. id .. '\\0h ' .. fence .. ' ' .. usText .. ' 0 ' .. ARGV[3]
+    redis.call('ZADD', key, '0', sum, '0', entry, '0', index, '0', itsIndex)
+    redis.call('ZREM', key, summary)
     keepFence()
     return 'h' .. fence
   end
@@ -3077,6 +3072,8 @@ asking = ARGV[2]
 local function giveUpShare(key, id, top)
   local holders, units, limit, smallest, rest = string.match(top[1], '^2 (%d+) (%d+) (%d+) (%d+) (0 %d+ %d+)$')
   if not holders or holders < '2' and #holders == 1 or (tonumber(string.match(top[2], '^e(%d%d%d%d%d%d%d%d%d%d%d%d%d)')) or 0) <= now then return end
+  -- If a stranger has taken the other holder away, the room would be empty for a moment, and lose its expiry.
+  if string.sub(top[3] or '', 1, 1) ~= 'e' then return end
   local behind = tostring(holders + 1)
   local head
   if holders == '2' then head = top[4] else head = redis.call('ZRANGE', key, behind, behind)[1] end
