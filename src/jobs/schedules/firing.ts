@@ -1,6 +1,5 @@
 import { type Backoff, backoffMs } from '../../base/backoff.ts'
 import { paused, systemClock } from '../../base/clock.ts'
-import { fieldOf } from '../../base/thrown.ts'
 import { isHoldfastError, StoreError } from '../../errors.ts'
 import { parseNewJob } from '../new-job.ts'
 import type { JobsParts } from '../parts.ts'
@@ -122,7 +121,7 @@ export class Firing {
     try {
       return await this.#parts.tables.fire(rows)
     } catch (error) {
-      if (!isAboutJob(error)) throw error
+      if (!isHoldfastError(error, 'store-refused')) throw error
       const [row] = rows
       if (rows.length === 1 && row !== undefined) {
         this.#skip(row, refusedError(row.id, error))
@@ -130,7 +129,12 @@ export class Firing {
       }
     }
     const fired: Fired[] = []
-    for (const row of rows) fired.push(...(await this.#fireRows([row])))
+    try {
+      for (const row of rows) fired.push(...(await this.#fireRows([row])))
+    } catch (error) {
+      // Listeners hear of those that have fired. The next look meets the same error.
+      if (fired.length === 0) throw error
+    }
     return fired
   }
 
@@ -209,17 +213,10 @@ function rowOf(raw: RawSchedule, { fires, missed, overlapped, next }: Advance): 
   }
 }
 
-/** Whether the database has refused a value or a job, and not the statement: a trigger or a constraint of the user's, for example. */
-function isAboutJob(error: unknown): boolean {
-  return (
-    isHoldfastError(error, 'store-refused') && /^(22|23|54|P0)/.test(String(fieldOf(error.cause, 'code')))
-  )
-}
-
 function refusedError(id: string, cause: unknown): StoreError {
   return new StoreError(
     'store-refused',
-    `PostgreSQL refused the job of the schedule ${JSON.stringify(id)}. Its words are in the \`cause\`. Look at the triggers and constraints of the jobs.`,
+    `PostgreSQL refused the job of the schedule ${JSON.stringify(id)}. Its words are in the \`cause\`. Look at the triggers, constraints and grants of the jobs.`,
     { cause },
   )
 }

@@ -120,8 +120,8 @@ export interface JobSchedules<Payloads extends object = Record<string, unknown>>
   /**
    * Lets paused schedules go on with their next tick from now. Ticks of the pause are not missed. Resolves with the ids.
    *
-   * @throws {StoreError} `store-refused`: this process cannot read one of them, because a newer version has stored it. It stays paused,
-   * and the others go on.
+   * @throws {StoreError} `store-refused`: this process cannot read one of them, because a newer version has stored it. It stays paused.
+   * The others go on, unless this rolls your transaction back.
    */
   resume(selection: ScheduleSelection, options?: InTransaction): Promise<readonly string[]>
   /** Forgets schedules. Resolves with the ids of those that it has removed. Their jobs stay. */

@@ -77,7 +77,11 @@ test('to resume schedules, one of which this version cannot read, lets the other
   ])
 })
 
-test('a schedule whose job the database refuses does not keep the others from firing', async () => {
+test.each([
+  ['by an error', `raise 'No credit'`],
+  ['by an error with a code of its own', `raise 'No credit' using errcode = '45000'`],
+  ['because a table is gone', 'perform from credits'],
+])('a schedule whose job a trigger refuses %s does not keep the others from firing', async (_, refusal) => {
   const fires: ScheduleFire[] = []
   const errors: unknown[] = []
   await using at = await openSchedules({
@@ -86,7 +90,7 @@ test('a schedule whose job the database refuses does not keep the others from fi
   })
   const { schedules, scene } = at
   await scene.sql(`create function $schema.refuse() returns trigger language plpgsql as
-    $$ begin raise 'No credit'; end $$`)
+    $$ begin ${refusal}; end $$`)
   await scene.sql(`create trigger refuse before insert on $schema.jobs for each row
     when (new.name = 'refused') execute function $schema.refuse()`)
   for (const id of ['a', 'b', 'c'])
