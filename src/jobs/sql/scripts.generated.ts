@@ -625,7 +625,7 @@ end
 $function$;
 
 -- taken: jobs that the caller has locked. Blocks those that may not run beside the others of their groups, with up to 1,000 more of
--- each of these groups. Answers those whose group, or a job of it that comes before them, another transaction has locked.
+-- each of these groups. Answers those whose group, or a next job of it, another transaction has locked.
 -- One by one, blocking 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
@@ -871,8 +871,8 @@ begin
     where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked
   loop
     tried := tried + 1;
-    -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after a
-    -- second: the others are no fewer than 100 for ever.
+    -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then

@@ -279,7 +279,7 @@ end
 $function$;
 
 -- taken: jobs that the caller has locked. Blocks those that may not run beside the others of their groups, with up to 1,000 more of
--- each of these groups. Answers those whose group, or a job of it that comes before them, another transaction has locked.
+-- each of these groups. Answers those whose group, or a next job of it, another transaction has locked.
 -- One by one, blocking 50,000 jobs of a group took 5 s of claims.
 create function "{schema}".jobs_refuse_groups(taken bigint[]) returns bigint[] language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$

@@ -28,8 +28,8 @@ begin
     where state = 'running' and due_at <= asked_at order by due_at limit 100 for update skip locked
   loop
     tried := tried + 1;
-    -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after a
-    -- second: the others are no fewer than 100 for ever.
+    -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
