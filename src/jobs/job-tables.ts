@@ -9,7 +9,7 @@ import {
   type SqlExecutor,
   sqlStateOf,
 } from '../postgres/executor.ts'
-import { isRetryable, storeErrorOf } from '../postgres/failures.ts'
+import { retried, storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
 import type { JobBacklog, JobState } from './job.ts'
 import type { NamedLimit, ParsedLimit, RawLimit } from './name-limits.ts'
@@ -58,8 +58,6 @@ export interface Repaired {
 }
 
 const MOST_AT_ONCE = 5000
-/** How often a statement is sent that PostgreSQL undoes because of others at the same time. */
-const MOST_ATTEMPTS = 5
 
 /**
  * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
@@ -91,7 +89,7 @@ export class JobTables {
     if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
     if (transaction !== undefined)
       return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
-    return this.#retried(about.doing, () =>
+    return this.#sent(about.doing, () =>
       this.#connections.transaction((own) =>
         this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
       ),
@@ -259,16 +257,14 @@ export class JobTables {
   }
 
   #ask(text: string, parameters: readonly (string | null)[], doing: string) {
-    return this.#retried(doing, () => this.#connections.query(text, parameters))
+    return this.#sent(doing, () => this.#connections.query(text, parameters))
   }
 
-  async #retried<Answer>(doing: string, work: () => Promise<Answer>): Promise<Answer> {
-    for (let attempt = 1; ; attempt += 1) {
-      try {
-        return await work()
-      } catch (error) {
-        if (attempt === MOST_ATTEMPTS || !isRetryable(error)) throw this.#failure(error, doing)
-      }
+  async #sent<Answer>(doing: string, send: () => Promise<Answer>): Promise<Answer> {
+    try {
+      return await retried(send)
+    } catch (error) {
+      throw this.#failure(error, doing)
     }
   }
 

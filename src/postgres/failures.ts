@@ -17,11 +17,19 @@ export function isAbsent(error: unknown): boolean {
   return ['3F000', '42P01', '42883'].includes(sqlState(error) ?? '')
 }
 
-/** Whether the server undid the statement because of a concurrent one, so that it may be sent again at once. */
-export function isRetryable(error: unknown): boolean {
-  const state = sqlState(error)
-  return state === '40001' || state === '40P01'
+/** Sends a statement or a transaction again, up to five times, if the server has undone it because of a concurrent one. */
+export async function retried<Answer>(send: () => Promise<Answer>): Promise<Answer> {
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await send()
+    } catch (error) {
+      const state = sqlState(error)
+      if (attempt === MOST_ATTEMPTS || (state !== '40001' && state !== '40P01')) throw error
+    }
+  }
 }
+
+const MOST_ATTEMPTS = 5
 
 export interface FailedRequest {
   readonly key?: string | undefined

@@ -1,5 +1,5 @@
 import type { PostgresConnections } from '../../postgres/connections.ts'
-import { isAbsent, isRetryable, storeErrorOf } from '../../postgres/failures.ts'
+import { isAbsent, retried, storeErrorOf } from '../../postgres/failures.ts'
 
 /** What a call is about, for the message of its error. */
 export interface CallSubject {
@@ -58,13 +58,12 @@ export class StatementCalls {
     try {
       for (let attempt = 1; ; attempt += 1) {
         try {
-          return await this.#connections.query(statement, parameters, { isAlone })
+          return await retried(() => this.#connections.query(statement, parameters, { isAlone }))
         } catch (error) {
           if (this.#missesTables && isAbsent(error)) return []
-          if (attempt === MOST_ATTEMPTS) throw error
+          if (attempt === MOST_ATTEMPTS || !isAbsent(error)) throw error
           // A fail-over may lose the schema, too.
-          if (isAbsent(error)) await this.#prepareAnew()
-          else if (!isRetryable(error)) throw error
+          await this.#prepareAnew()
         }
       }
     } catch (error) {
