@@ -67,7 +67,14 @@ export type LimitWork<T> = (lease: Lease) => Promise<T> | T
 export function createLimit(locks: Locks, name: string, options: LimitOptions): Limit {
   const settings = parseLimit(locks, name, options)
   const { rate } = settings
-  const slotsOf = (key: string): Semaphore => locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
+  const callOf = (
+    key: string,
+    terms: RunSettings,
+  ): { readonly slots: Semaphore; readonly call: LimitCall; readonly teller: CallTeller } => {
+    const slots = locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
+    const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
+    return { slots, call, teller: new CallTeller(name, key, call.begunAt) }
+  }
   // If the window is known to refuse the call, the call takes no slot and asks no store.
   const refusedFor = ({ key, terms }: LimitCall): number | undefined => {
     if (!(rate instanceof WindowLimiter) || terms.signal?.aborted === true) return undefined
@@ -79,9 +86,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
-      const slots = slotsOf(key)
-      const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
-      const teller = new CallTeller(name, key, call.begunAt)
+      const { slots, call, teller } = callOf(key, terms)
       const retryAfterMs = refusedFor(call)
       if (retryAfterMs !== undefined) {
         teller.refused('rate')
@@ -108,9 +113,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       const [options = {}, work] = splitWork(rest)
       checkWork(work)
       const terms = parseRun(options, settings, TRY_TAKES)
-      const slots = slotsOf(key)
-      const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
-      const teller = new CallTeller(name, key, call.begunAt)
+      const { slots, call, teller } = callOf(key, terms)
       const retryAfterMs = refusedFor(call)
       if (retryAfterMs !== undefined) {
         teller.refused('rate')
