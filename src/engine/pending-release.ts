@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts'
+import { type Backoff, backoffMs } from '../base/backoff.ts'
 import type { Instant } from '../base/clock.ts'
 import type { Clock } from '../contract/clock.ts'
 import type { ReleaseAnswer, Store, Ticket } from '../contract/store.ts'
@@ -25,6 +26,7 @@ export interface ReleaseContext {
   readonly events: Events
   readonly renewals: RenewalLoop
   readonly releases: ReleaseRetry
+  readonly chance: () => number
   attemptMs(attempts: number): number
   backoffMs(attempts: number): number
 }
@@ -43,7 +45,7 @@ export function requestRelease(
 }
 
 /**
- * A release that the store did not answer at once. It is repeated until the store has answered, or would have forgotten the
+ * A release that the store did not answer at once. It is repeated until the store has done it, or would have forgotten the
  * ticket by itself. It does not depend on the caller and its signal: a caller that gives up was often aborted, and its
  * ticket must not stay behind.
  */
@@ -70,6 +72,7 @@ export class PendingRelease implements Retryable {
   #callerWaits = true
   /** Whether the latest request has neither an answer nor failed. */
   #silent = false
+  #refusals = 0
   #resolveCaller: () => void = noop
   #resolveDone: () => void = noop
 
@@ -96,6 +99,8 @@ export class PendingRelease implements Retryable {
   }
 
   untilDone(): Promise<void> {
+    // `close()` does not wait for somebody to correct what makes the store refuse.
+    if (this.#refusals > 0) return Promise.resolve()
     return new Promise((resolve) => {
       this.#resolveDone = resolve
     })
@@ -155,13 +160,28 @@ export class PendingRelease implements Retryable {
 
   #failed(error: unknown): void {
     this.#silent = false
+    if (isHoldfastError(error, 'store-refused')) return this.#refused(error)
     this.#tellFailure(error)
-    // A definite no will not become a yes, and the ticket runs out by itself.
-    if (isHoldfastError(error, 'store-refused')) return this.#end()
     const pauseMs = this.#context.backoffMs(this.#attempts)
     const now = this.#context.clock.monotonicMs()
     this.#context.releases.failed(this, now + pauseMs)
     if (this.bucket !== undefined) this.#setDue(pauseMs, now)
+  }
+
+  /**
+   * The caller goes on at once. What makes a store refuse often passes before the ttl is over: a full server, a password that
+   * is being changed, a fail-over. So this asks again after longer and longer pauses, and holds up no other release.
+   */
+  #refused(error: unknown): void {
+    if (this.#refusals === 0) this.#tellFailure(error)
+    this.#refusals += 1
+    const isOver = this.bucket === undefined
+    this.#end()
+    if (!isOver)
+      this.#setDue(
+        backoffMs(REFUSED, this.#refusals, this.#context.chance),
+        this.#context.clock.monotonicMs(),
+      )
   }
 
   #setDue(pauseMs: number, now: number): void {
@@ -191,3 +211,5 @@ function noop(): void {}
 
 /** The exponent of the longest backoff: this release does not have to ask, others find out whether the store is back. */
 const LAST_PAUSE = 10
+
+const REFUSED: Backoff = { firstMs: 2000, longestMs: 30_000, jitter: 0.5 }

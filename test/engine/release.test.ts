@@ -210,13 +210,49 @@ describe('release', () => {
     expect(store.count('release')).toBe(before)
   })
 
-  test('that the store refuses is not repeated, and does not reject either', async () => {
+  test('that the store refuses keeps no caller, and is repeated after long pauses until the store would have forgotten it', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const errors: unknown[] = []
+    locks.on('store-error', (error) => errors.push(error))
+    const first = await locks.acquire('k', { ttl: '10m' })
+    const second = await locks.acquire('l', { ttl: '10m' })
+    store.always('refuse', ['release'])
+    await clock.until(first.release(), { withinMs: 1 })
+    expect(clock.timers.keepingAlive).toBe(0)
+    await clock.advance(120_000)
+    expect(store.count('release')).toBeGreaterThan(5)
+    expect(store.count('release')).toBeLessThan(15)
+    store.always('answer')
+    await second.release()
+    await clock.advance(30_000)
+    expect(await rooms()).toEqual([])
+    expect(errors).toHaveLength(1)
+    const before = store.count('release')
+    await clock.advance(600_000)
+    expect(store.count('release')).toBe(before)
+  })
+
+  test('that the store refuses for good ends with its ttl', async () => {
     const { clock, store, locks } = scene()
     const lease = await locks.acquire('k', { ttl: TTL })
     store.always('refuse', ['release'])
     await clock.until(lease.release())
-    await clock.advance(2 * TTL)
-    expect(store.count('release')).toBe(1)
+    await clock.advance(TTL)
+    const before = store.count('release')
+    await clock.advance(10 * TTL)
+    expect(store.count('release')).toBe(before)
+    expect(clock.timers.keepingAlive).toBe(0)
+  })
+
+  test('that the store refuses does not hold up close()', async () => {
+    const { clock, store, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('refuse', ['release'])
+    await clock.until(lease.release())
+    await clock.until(locks.close(), { withinMs: 1 })
+    const before = store.count('release')
+    await clock.advance(10 * TTL)
+    expect(store.count('release')).toBe(before)
   })
 
   test('works although the caller’s own signal is aborted', async () => {
