@@ -53,6 +53,7 @@ export type { EvictOptions } from './primitives/locks.ts'
 export type { GroupMembership } from './primitives/membership.ts'
 export type { OnceOptions, OnceOutcome } from './primitives/once.ts'
 export type {
+  AdoptOptions,
   CallbackOptions,
   HoldOptions,
   LocksOptions,

@@ -21,7 +21,7 @@ export interface LeaseJson {
   readonly limit: number
   /** How long the store keeps the key without a renewal. */
   readonly ttlMs: number
-  /** If `minHoldMs` or `lockDelayMs` is missing, the locks that adopt the lease use their default. */
+  /** What the store was told when the key was taken. The store keeps to that, also if it is missing here. */
   readonly minHoldMs?: number | undefined
   /** As `minHoldMs`. */
   readonly lockDelayMs?: number | undefined

@@ -24,6 +24,7 @@ import { parseLeaseJson } from './lease-json.ts'
 import { type OnceOptions, type OnceOutcome, parseOnce, runOnce } from './once.ts'
 import {
   ADMINISTRATION_MS,
+  type AdoptOptions,
   type CallbackOptions,
   checkCallback,
   checkKey,
@@ -213,16 +214,17 @@ export class Locks {
 
   /**
    * Continues a lease that another process (or an earlier run) described with `lease.detach()` or `lease.toJSON()`. This
-   * process renews it from now on. The lease keeps its fence; it keeps its ttl, `minHold` and `lockDelay` unless the options
-   * say otherwise.
+   * process renews it from now on. The lease keeps its fence, `minHold` and `lockDelay`. It keeps its ttl unless the options say
+   * otherwise.
    *
    * @throws {LeaseLostError} when the store does not hold it any more; {@link StoreError} when it does not answer.
    */
-  async adopt(json: LeaseJson, options?: HoldOptions): Promise<Lease> {
+  async adopt(json: LeaseJson, options?: AdoptOptions): Promise<Lease> {
     const { key, id, fence, units, limit, ttlMs, minHoldMs, lockDelayMs } = parseLeaseJson(json)
-    if (options !== undefined) checkOptions(options, TAKES.try)
-    const { ttl = ttlMs, minHold = minHoldMs, lockDelay = lockDelayMs, ...rest } = options ?? {}
-    const settings = parseSettings({ ttl, minHold, lockDelay, ...rest }, TAKES.try, this.#defaults)
+    if (options !== undefined) checkOptions(options, TAKES.adopt)
+    const { ttl = ttlMs, ...rest } = options ?? {}
+    const own = { ttl, ...rest, minHold: minHoldMs, lockDelay: lockDelayMs }
+    const settings = parseSettings(own, TAKES.try, this.#defaults)
     // With patience: if the id is that of a waiter, this renewal must not cost the waiter its place.
     const ticket = makeTicket(this.#context, {
       key,

@@ -37,6 +37,9 @@ export interface HoldOptions {
   readonly signal?: AbortSignal | undefined
 }
 
+/** How to continue a lease. What comes after its end was agreed with the store when the key was taken. */
+export interface AdoptOptions extends Omit<HoldOptions, 'minHold' | 'lockDelay'> {}
+
 /** How to hold a key, and how long to wait for it. */
 export interface WaitOptions extends HoldOptions {
   /**
@@ -146,12 +149,13 @@ const WAIT: readonly (keyof WaitOptions)[] = [...HOLD, 'wait', 'maxWaiting']
 /** Which options a call takes, so that a misspelt one is an error and not a surprise in production. */
 export const TAKES: Readonly<
   Record<
-    'locks' | 'try' | 'wait' | 'tryCallback' | 'callback' | 'once' | 'untilFree' | 'check',
+    'locks' | 'try' | 'adopt' | 'wait' | 'tryCallback' | 'callback' | 'once' | 'untilFree' | 'check',
     ReadonlySet<string>
   >
 > = {
   locks: new Set([...WAIT.filter((name) => name !== 'signal'), 'reentrant', 'label']),
   try: new Set(HOLD),
+  adopt: new Set(HOLD.filter((name) => name !== 'minHold' && name !== 'lockDelay')),
   wait: new Set(WAIT),
   tryCallback: new Set([...HOLD, 'reentrant']),
   callback: new Set([...WAIT, 'reentrant']),

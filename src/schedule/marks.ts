@@ -151,7 +151,7 @@ export class Marks {
     const { id, fence, units, limit } = holder
     try {
       const json = { key, id, fence: String(fence), units, limit, ttlMs: LONGEST_MS }
-      const lease = await this.#locks.adopt(json, { ...MARK, ...this.#asking, ttl: LONGEST_MS })
+      const lease = await this.#locks.adopt(json, { ...ADOPTED, ...this.#asking, ttl: LONGEST_MS })
       lease.detach()
     } catch (error) {
       // Gone at this very moment; the next call begins anew.
@@ -188,9 +188,10 @@ function sightingOf({ owner, heldMs }: InspectedHolder): Sighting {
   return { owner, sinceMs: heldMs }
 }
 
-/** Whatever the defaults of the locks are. */
 const MARKING_MS = 5000
 /** A tick outlives a restart of the store, so this asks again also while no server is there. */
-const MARK = { renew: false, minHold: 0, lockDelay: 0, storeTimeout: MARKING_MS } as const
+const ADOPTED = { renew: false, storeTimeout: MARKING_MS } as const
+/** Whatever the defaults of the locks are. */
+const MARK = { ...ADOPTED, minHold: 0, lockDelay: 0 } as const
 /** A process that looks holds the mark for one round trip. If it dies just then, the mark is taken for this ttl. */
 const LOOK_MS = 2000

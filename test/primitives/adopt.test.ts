@@ -50,14 +50,14 @@ describe('a lease that is handed over', () => {
     const { signal } = new AbortController()
     const adopted = await other.locks.adopt(lease.detach(), {
       signal,
-      lockDelay: 5,
+      ttl: '1m',
       maxHold: '1m',
       renew: true,
     })
     const sent = (other.engine.store as ScriptedStore).sent.flatMap(({ tickets }) => tickets)
     expect(sent).toHaveLength(1)
     expect(Object.keys(sent[0] ?? {})).toEqual(Object.keys(store.sent[0]?.tickets[0] ?? {}))
-    expect(sent[0]).toMatchObject({ id: lease.id, lockDelayMs: 5 })
+    expect(sent[0]).toMatchObject({ id: lease.id, ttlMs: 60_000 })
     await adopted.release()
   })
 
@@ -111,15 +111,18 @@ describe('a lease that is handed over', () => {
     await adopted.release()
   })
 
-  test('goes on with its minimum hold and its lock-delay, unless others are asked for', async () => {
+  test('goes on with its minimum hold and its lock-delay, and takes no others', async () => {
     const { clock, locks, other } = scene()
     const sent = () => (other.engine.store as ScriptedStore).sent.flatMap(({ tickets }) => tickets).at(-1)
     const lease = await locks.acquire('k', { ttl: TTL, minHold: 10, lockDelay: '3s' })
     const adopted = await other.locks.adopt(JSON.parse(JSON.stringify(lease.detach())))
     expect(sent()).toMatchObject({ minHoldMs: 10, lockDelayMs: 3000 })
-    const again = await other.locks.adopt(adopted.detach(), { lockDelay: 7 })
-    expect(sent()).toMatchObject({ minHoldMs: 10, lockDelayMs: 7 })
-    const { minHoldMs: _minHold, lockDelayMs: _lockDelay, ...older } = again.detach()
+    for (const given of [{ minHold: 7 }, { lockDelay: 7 }]) {
+      expect(await errorOf(other.locks.adopt(adopted.toJSON(), given as object))).toMatchObject({
+        code: 'invalid-argument',
+      })
+    }
+    const { minHoldMs: _minHold, lockDelayMs: _lockDelay, ...older } = adopted.detach()
     const oldest = await other.locks.adopt(older)
     expect(sent()).toMatchObject({ minHoldMs: 0, lockDelayMs: 0 })
     expect(await errorOf(other.locks.adopt({ ...older, lockDelayMs: -1 }))).toMatchObject({
