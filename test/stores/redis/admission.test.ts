@@ -128,3 +128,17 @@ function stepsOf(fences: readonly bigint[]): number[] {
   })
   return steps
 }
+
+test('a large queue is evicted in parts from its end, so that no script is long and no waiter gets the key in between', async () => {
+  const [holder, ...waiters] = Array.from({ length: 1201 }, () => ticket({ key: 'crowded' })) as [
+    Ticket,
+    ...Ticket[],
+  ]
+  await acquireAll([holder, ...waiters])
+  await server.command('CONFIG', 'RESETSTAT')
+  const evicted = await store.evict({ key: 'crowded', id: undefined, reason: 'stuck' })
+  expect(evicted).toEqual([holder, ...waiters].map(({ id }) => id))
+  expect((await server.commandStats())['evalsha']).toBe(7)
+  const answers = await store.renew([holder, ...waiters])
+  expect(answers.every((answer) => answer.tag === 'gone' && answer.evicted)).toBe(true)
+})

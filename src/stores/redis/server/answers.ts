@@ -36,15 +36,17 @@ export function probeAnswer(reply: unknown): { readonly isMute: boolean } {
   return { isMute: reply !== '' }
 }
 
-/** Reads the answer of an eviction: whether the room has more to admit, and which tickets were removed. */
+/** Reads the answer of an eviction: whether there is more to evict or to admit, and which tickets were removed. */
 export function evictAnswer(reply: unknown): {
-  readonly hasMore: boolean
+  readonly more: 'to evict' | 'to admit' | undefined
   readonly removed: readonly string[]
 } {
   const [rest, ...removed] = textsOf(reply)
-  if ((rest !== '' && rest !== '+') || removed.includes('')) throw unexpectedReply(reply)
-  return { hasMore: rest === '+', removed }
+  if (rest === undefined || !Object.hasOwn(MORE, rest) || removed.includes('')) throw unexpectedReply(reply)
+  return { more: MORE[rest as keyof typeof MORE], removed }
 }
+
+const MORE = { '': undefined, '+': 'to admit', '>': 'to evict' } as const
 
 /** @throws {StoreError} when it is no list of texts. */
 export function textsOf(reply: unknown): readonly string[] {

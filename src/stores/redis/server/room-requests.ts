@@ -153,11 +153,16 @@ export class RoomRequests {
     const [[partition]] = this.#topology.divide([{ key }]) as [[Partition, unknown]]
     try {
       const args = ['', '2', partition.fence, room, id, JSON.stringify(reason), onlyIfWaiting ? 'w' : '']
-      const removed = await partition.run(this.#topology.scripts.evict, args)
-      if (typeof removed === 'string' && removed[0] === '?') throw layoutErrorOf(key, room, removed.slice(1))
-      const answer = evictAnswer(removed)
-      if (answer.hasMore) this.#admitMore(key)
-      return answer.removed
+      const parts: (readonly string[])[] = []
+      for (;;) {
+        const reply = await partition.run(this.#topology.scripts.evict, args)
+        if (typeof reply === 'string' && reply[0] === '?') throw layoutErrorOf(key, room, reply.slice(1))
+        const { more, removed } = evictAnswer(reply)
+        parts.push(removed)
+        if (more === 'to evict' && parts.length < MOST_PARTS) continue
+        if (more === 'to admit') this.#admitMore(key)
+        return parts.reverse().flat()
+      }
     } catch (error) {
       throw this.#topology.failure(error, key)
     }
@@ -352,6 +357,8 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
 const REPLICA =
   'The Redis server is a replica. What its primary did in the last moments may be missing here, and if the replica takes over, its primary may have granted more than is shown.'
 
+/** Enough for a million waiters. An eviction ends although new waiters come as fast. */
+const MOST_PARTS = 10_000
 /** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
 const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */

@@ -880,7 +880,8 @@ return table.concat(answers, '\\n')
 -- KEYS    1 the last fence · 2 the room
 -- ARGV    1 the id, or nothing for all · 2 the reason, as JSON, so that it is one line
 --         3 \`w\` to leave tickets that hold or were offered the key, or nothing
--- Result  a list: \`+\` if more can be admitted, else an empty text; then the ids that were removed
+-- Result  a list: \`>\` if more tickets are to be removed by a further call, \`+\` if more can be admitted, else an empty text; then the ids
+--         that were removed, in the order of the room
 --         or ?<layout> alone if the key holds a room of another layout, or something else
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
@@ -1470,13 +1471,31 @@ local function tombstone(id)
 end
 
 
+-- So many waiters keep the server busy for about five milliseconds.
+local MOST = '200'
+
+-- The entries to remove, in the order of the room, and whether more will be left. A large queue goes in parts, from its end, so that
+-- nobody gets the key in between. The last part has the holders, too.
+local function chosenOnes()
+  if ARGV[1] ~= '' then
+    local ticket = find(ARGV[1])
+    return { ticket and ticket.entry or nil }
+  end
+  local last = redis.call('ZREVRANGEBYLEX', room.key, '(r', '[q', 'LIMIT', '0', MOST)
+  if #last < tonumber(MOST) then return redis.call('ZRANGEBYLEX', room.key, '[e', '(r') end
+  local entries = {}
+  for at = #last, 1, -1 do entries[#entries + 1] = last[at] end
+  return entries, true
+end
+
 local function remove()
   settle()
   local removed = { '' }
-  for _, entry in ipairs(redis.call('ZRANGEBYLEX', room.key, '[e', '(r')) do
+  local entries, isPart = chosenOnes()
+  for _, entry in ipairs(entries) do
     local ticket = ticketOf(entry)
     local id = ticket.id
-    if (ARGV[1] == '' or ARGV[1] == id) and (ARGV[3] == '' or ticket.state == 'w') then
+    if ARGV[3] == '' or ticket.state == 'w' then
       if ticket.state == 'w' then
         erase(ticket)
       else
@@ -1492,7 +1511,7 @@ local function remove()
   end
   admit()
   close()
-  if unsettled[room.key] then removed[1] = '+' end
+  removed[1] = isPart and '>' or unsettled[room.key] and '+' or ''
   return removed
 end
 
