@@ -30,16 +30,28 @@ export class Backlog {
 
   /** Does what fits into this turn, and keeps the rest for {@link goOn}. `at`: now, on the monotonic clock. */
   begin(work: StepwiseWork, at: number): void {
-    if (this.#works.size === 0) {
+    const isFirst = this.#works.size === 0
+    // Added before its first step, because a listener that is called in a step may have the rest done at once.
+    this.#works.add(work)
+    if (isFirst) {
       if (at - this.#lookedAt > PAUSE_MS) this.#since = at
       this.#lookedAt = at
       while (this.#lookedAt - this.#since < TURN_MS) {
-        if (!work.step()) return
+        if (!work.step()) {
+          this.#works.delete(work)
+          return
+        }
         this.#lookedAt = this.#clock.monotonicMs()
       }
     }
-    this.#works.add(work)
     work.postponed?.()
+  }
+
+  /** Does all of this work now. */
+  do(work: StepwiseWork): void {
+    this.#works.add(work)
+    while (work.step());
+    this.#works.delete(work)
   }
 
   /** Another turn has come. */
@@ -56,10 +68,7 @@ export class Backlog {
 
   /** Does all of it now. */
   finish(): void {
-    for (const work of this.#works) {
-      while (work.step());
-      this.#works.delete(work)
-    }
+    for (const work of this.#works) this.do(work)
   }
 }
 

@@ -32,9 +32,12 @@ export class Delivery implements StepwiseWork {
   }
 
   step(): boolean {
-    const from = this.#next
-    this.#next = Math.min(from + STEP, this.#outcome.batch.length)
-    this.#tell(this.#outcome, from, this.#next)
+    const end = Math.min(this.#next + STEP, this.#outcome.batch.length)
+    // A listener that is told may have the rest delivered at once. So `#next` is never behind.
+    while (this.#next < end) {
+      this.#next += 1
+      this.#tell(this.#outcome, this.#next - 1)
+    }
     return this.#next < this.#outcome.batch.length
   }
 
@@ -56,22 +59,19 @@ export class Delivery implements StepwiseWork {
     // First, because a listener that is told below may have the rest delivered at once.
     this.#outcome = { ...all, ...rest, answers: answers && rest.answers }
     this.#next = 0
-    for (const index of urgent) this.#tell(all, index, index + 1)
+    for (const index of urgent) this.#tell(all, index)
   }
 
-  /** Tells those in these places of the batch. */
-  #tell({ batch, tickets, answers, error, when }: RenewalOutcome, from: number, end: number): void {
-    const at = when.answeredAt.monotonicMs
-    for (let index = from; index < end; index += 1) {
-      const one = batch[index] as Renewable
-      // Removed meanwhile, so its answer is late: whatever it says, the ticket is released.
-      if (one.bucket === undefined) continue
-      const answer = answers?.[index]
-      // The store leaves a place empty when it could not learn anything of that ticket.
-      if (typeof answer !== 'object' || answer === null) one.unanswered(error)
-      else one.answered(answer, tickets[index] ?? one.ticket, when)
-      if (one.bucket !== undefined) this.#put(one, at)
-    }
+  /** Tells the one in this place of the batch. */
+  #tell({ batch, tickets, answers, error, when }: RenewalOutcome, index: number): void {
+    const one = batch[index] as Renewable
+    // Removed meanwhile, so its answer is late: whatever it says, the ticket is released.
+    if (one.bucket === undefined) return
+    const answer = answers?.[index]
+    // The store leaves a place empty when it could not learn anything of that ticket.
+    if (typeof answer !== 'object' || answer === null) one.unanswered(error)
+    else one.answered(answer, tickets[index] ?? one.ticket, when)
+    if (one.bucket !== undefined) this.#put(one, when.answeredAt.monotonicMs)
   }
 }
 

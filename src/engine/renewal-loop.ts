@@ -231,8 +231,7 @@ export class RenewalLoop {
   }
 
   #finish(outcome: RenewalOutcome): void {
-    const delivery = new Delivery(this.#putBack, outcome)
-    while (delivery.step());
+    this.#backlog.do(new Delivery(this.#putBack, outcome))
   }
 }
 

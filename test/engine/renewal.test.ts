@@ -1,9 +1,10 @@
 import { describe, expect, test } from 'vitest'
-import type { RenewAnswer } from '../../src/contract/store.ts'
+import type { RenewAnswer, Store } from '../../src/contract/store.ts'
 import { Engine } from '../../src/engine/engine.ts'
+import type { Lease } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { FakeClock } from './fake-clock.ts'
-import { outcomeOf, scene } from './scene.ts'
+import { outcomeOf, scene, startProcess } from './scene.ts'
 import { Letter, ScriptedStore } from './scripted-store.ts'
 
 const TTL = 30_000
@@ -151,6 +152,36 @@ describe('a lease is renewed', () => {
     expect(store.count('renew')).toBe(before + 1)
     expect(store.sent.at(-1)?.tickets[0]?.ttlMs).toBe(120_000)
     await lease.release()
+  })
+})
+
+describe('an answer that has arrived for several leases', () => {
+  // The listener of one works until after the old deadlines of the others, and then looks at them.
+  test.each([
+    ['over a network', (real: Store) => new ScriptedStore(real)],
+    ['at once', (real: Store) => real],
+  ])('%s counts for the others while a listener of one works', async (_how, storeOf) => {
+    const clock = new FakeClock()
+    // No message tells of the eviction, so one renewal asks about both.
+    const real = Object.assign(memoryStore({ now: clock.storeTime }), { listen: () => () => {} })
+    const { locks } = startProcess(storeOf(real), clock)
+    const leases = await Promise.all(
+      Array.from({ length: 9 }, (_, index) => locks.acquire(`k${index}`, { ttl: TTL })),
+    )
+    const [evicted, ...others] = leases.splice(4, 1).concat(leases) as [Lease, ...Lease[]]
+    const seen: string[] = []
+    evicted.signal.addEventListener('abort', () => {
+      clock.block(0.8 * TTL)
+      seen.push(...others.map(({ state }) => state))
+    })
+    await clock.advance(TTL / 2)
+    await real.evict({ key: evicted.key, id: evicted.id, reason: 'a test' })
+    await clock.untilTrue(() => seen.length > 0)
+    expect(new Set(seen)).toEqual(new Set(['jeopardy']))
+    await clock.advance(0)
+    expect(others.map(({ state }) => state)).not.toContain('lost')
+    await Promise.all(others.map((lease) => lease.release()))
+    await locks.close()
   })
 })
 
