@@ -74,13 +74,12 @@ export class LeaseWatch {
       )
       const gone = attemptKeys(answer.gone)
       const skipped = attemptKeys(answer.skipped)
-      for (const run of runs) {
-        // Settled meanwhile, so it may be gone for that reason.
-        if (!this.#options.runs.has(run)) continue
-        const key = attemptKey(run.facts)
-        if (gone.has(key)) run.lose('evicted')
-        else if (!skipped.has(key)) run.renewed(askedAt)
-      }
+      // One that is settled meanwhile may be gone for that reason.
+      const isOpen = (run: JobRun): boolean => this.#options.runs.has(run)
+      const isIn = (keys: ReadonlySet<string>, run: JobRun): boolean => keys.has(attemptKey(run.facts))
+      // Losses come last, because a handler that hears of one may look at another job, whose old deadline may be over.
+      for (const run of runs) if (isOpen(run) && !isIn(gone, run) && !isIn(skipped, run)) run.renewed(askedAt)
+      for (const run of runs) if (isOpen(run) && isIn(gone, run)) run.lose('evicted')
       // Another transaction was just changing the skipped ones: ask again well before the next turn.
       if (skipped.size > 0) this.#renewAt = performance.now() + ttlMs / 20
     } catch (error) {

@@ -6,12 +6,37 @@ import { JobRun } from '../../src/jobs/job-run.ts'
 import type { JobTables } from '../../src/jobs/job-tables.ts'
 import { LeaseTime } from '../../src/jobs/lease-time.ts'
 import { LeaseWatch } from '../../src/jobs/lease-watch.ts'
+import { block } from '../engine/block.ts'
 import { until } from '../servers/until.ts'
 
 type Renewal = Awaited<ReturnType<JobTables['renew']>>
 
 test('a renewal that finds a job gone is no loss if the job was settled before its answer came', async () => {
-  const ttlMs = 12_000
+  await using at = startWatch(12_000)
+  const [settled, cancelled] = at.pair
+  await until('it renews', () => at.answer !== undefined)
+  at.runs.delete(settled)
+  at.answer?.({ gone: at.pair.map(attemptOf), skipped: [] })
+  await until('the other one is lost', () => cancelled.isLost)
+  expect(settled.signal.aborted).toBe(false)
+})
+
+test('an answer that confirms one job counts while a listener of another one, which is gone, works', async () => {
+  await using at = startWatch(1000)
+  const [gone, confirmed] = at.pair
+  for (const run of at.pair) run.begin()
+  gone.signal.addEventListener('abort', () => {
+    block(800)
+    expect(confirmed.job.signal.aborted).toBe(false)
+  })
+  await until('it renews', () => at.answer !== undefined)
+  at.answer?.({ gone: [attemptOf(gone)], skipped: [] })
+  await until('the one is lost', () => gone.isLost)
+  expect(confirmed.isLost).toBe(false)
+})
+
+/** Two jobs whose leases are watched, and the answer of their first renewal in the hands of the test. */
+function startWatch(ttlMs: number) {
   const newRun = (id: string) => {
     const facts = { id, name: 'a', attempt: 1 } as JobFacts
     return new JobRun(facts, {
@@ -19,30 +44,31 @@ test('a renewal that finds a job gone is no loss if the job was settled before i
       settling: {} as SettleContext,
     })
   }
-  const settled = newRun('1')
-  const cancelled = newRun('2')
-  const runs = new Set([settled, cancelled])
+  const pair = [newRun('1'), newRun('2')] as const
+  const runs = new Set<JobRun>(pair)
   let answer: ((renewal: Renewal) => void) | undefined
-  const renew = () => new Promise<Renewal>((resolve) => (answer = resolve))
+  const renew = () => new Promise<Renewal>((resolve) => (answer ??= resolve))
   const watch = new LeaseWatch({
     runs,
     tables: { renew } as unknown as JobTables,
     ttlMs,
-    maxRunMs: ttlMs,
+    maxRunMs: 12_000,
     onLook: () => {},
     onError: () => {},
   })
   watch.start()
-  try {
-    await until('it renews', () => answer !== undefined)
-    runs.delete(settled)
-    answer?.({
-      gone: [settled, cancelled].map(({ facts: { id, attempt } }) => ({ id, attempt })),
-      skipped: [],
-    })
-    await until('the other one is lost', () => cancelled.isLost)
-    expect(settled.signal.aborted).toBe(false)
-  } finally {
-    watch.stop()
+  return {
+    pair,
+    runs,
+    get answer() {
+      return answer
+    },
+    async [Symbol.asyncDispose]() {
+      watch.stop()
+    },
   }
-})
+}
+
+function attemptOf({ facts: { id, attempt } }: JobRun): Renewal['gone'][number] {
+  return { id, attempt }
+}
