@@ -88,12 +88,18 @@ export class OwnMembership implements GroupMembership {
     await this.#take(value, { ...this.#settings, signal: this.#ending.signal })
     await before.release()
     await this.#ring('a member has another value')
+    this.#ending.signal.throwIfAborted()
   }
 
   async #take(value: string | undefined, settings: HoldSettings): Promise<void> {
     const { owner } = this.#context
     const context = { ...this.#context, owner: withFacts(owner, { value, member: this.id }) }
     const lease = await hold(context, { key: rosterOf(this.#key), shape: SHARED, settings })
+    // It may have ended in the microtasks between the grant and here.
+    if (settings.signal?.aborted === true) {
+      void lease.release()
+      throw settings.signal.reason
+    }
     this.#lease = lease
     const onLost = () => {
       // A ticket that was replaced says nothing about this member.

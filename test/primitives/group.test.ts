@@ -2,7 +2,7 @@ import { expect, onTestFinished, test } from 'vitest'
 import type { GroupMember, Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, type Scene, scene, startProcess } from '../engine/scene.ts'
-import { ScriptedStore } from '../engine/scripted-store.ts'
+import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 
 const valuesOf = (members: readonly GroupMember[] | undefined) => members?.map(({ value }) => value).sort()
 
@@ -103,6 +103,28 @@ test('aborts the signal of a membership that is lost, and lets it join again', a
   await Promise.all([lost.leave(), again.leave()])
   await clock.advance(100)
 })
+
+test.each(['acquire', 'renew'] as const)(
+  'leaves no member behind when its old ticket is lost as it gets a new one (%s answered first)',
+  async (first) => {
+    const { locks, other, store, clock } = scene()
+    const member = await locks.group('k').join({ value: 'old', ttl: '3s' })
+    const [old] = (await other.locks.peek('k#members'))?.holders ?? []
+    const letters = { acquire: new Letter(), renew: new Letter() }
+    for (const verb of ['acquire', 'renew'] as const) store.next(verb, letters[verb])
+    await other.locks.evict('k#members', String(old?.id), { reason: 'test' })
+    const updating = errorOf(member.update('new'))
+    await clock.untilTrue(() => store.sent.some(({ verb }) => verb === 'renew'))
+    for (const letter of Object.values(letters)) letter.arrive()
+    letters[first].reply()
+    for (const letter of Object.values(letters)) letter.reply()
+    expect(await clock.until(updating)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+    expect(member.signal.aborted).toBe(true)
+    await clock.advance(100)
+    expect(await other.locks.group('k').members()).toEqual([])
+    await member.leave()
+  },
+)
 
 test('observers go on after an outage, and miss what was over by then', async () => {
   const here = scene()
