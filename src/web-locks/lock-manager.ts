@@ -124,9 +124,13 @@ class StoreLockManager implements LockManager {
 
   async request<T>(...args: readonly unknown[]): Promise<T> {
     const request = parseRequest<T>(args)
-    if (!request.options.steal && !request.options.ifAvailable)
-      return this.#hold(request, await this.#take(request))
-    const taking = request.options.steal ? this.#steal(request) : this.#tryTake(request)
+    const { steal, ifAvailable, signal } = request.options
+    // What comes after a theft of this process stands behind the thief.
+    const thief = steal ? undefined : this.#thefts.get(request.name)
+    if (!steal && !ifAvailable)
+      return this.#hold(request, await this.#take(request, thief && orAborted(thief, signal)))
+    const tryTake = () => this.#tryTake(request)
+    const taking = steal ? this.#steal(request) : (thief?.then(tryTake) ?? tryTake())
     this.#unanswered.add(taking)
     return this.#hold(request, await taking)
   }
@@ -147,8 +151,11 @@ class StoreLockManager implements LockManager {
     return { held, pending }
   }
 
-  /** Waits without a limit. If a thief evicts the waiter, it queues again, after a pause in which the thief gets the lock. */
-  async #take({ name, options: { mode, signal } }: WebLockRequest<unknown>): Promise<Lease> {
+  /** Waits without a limit, from `after` on. If a thief evicts the waiter, it queues again behind the thief. */
+  async #take(
+    { name, options: { mode, signal } }: WebLockRequest<unknown>,
+    after?: Promise<unknown>,
+  ): Promise<Lease> {
     const terms = {
       ...this.#terms,
       wait: Number.POSITIVE_INFINITY,
@@ -156,24 +163,23 @@ class StoreLockManager implements LockManager {
       storeTimeout: LONGEST_MS,
       signal,
     }
+    const key = this.#keyOf(name)
+    let from = after
     for (;;) {
       try {
-        const key = this.#keyOf(name)
-        const lease = await this.#unanswered.track(() =>
-          mode === 'exclusive'
-            ? this.#locks.acquire(key, terms)
-            : this.#locks.readWrite(key).acquireRead(terms),
+        return await this.#unanswered.track(
+          () =>
+            mode === 'exclusive'
+              ? this.#locks.acquire(key, terms)
+              : this.#locks.readWrite(key).acquireRead(terms),
+          from,
         )
-        if (signal?.aborted !== true) return lease
-        // Granted, but the callback has not been called, and so the signal still counts.
-        void lease.release()
-        throw signal.reason
       } catch (error) {
         // Its reason may be that another lease was lost.
         if (signal?.aborted === true) throw signal.reason
         if (!isHoldfastError(error, 'lease-lost')) throw error
-        await paused(systemClock, BEHIND_THIEF_MS, signal)
-        signal?.throwIfAborted()
+        // In this time the thief gets the lock.
+        from = paused(systemClock, BEHIND_THIEF_MS, signal)
       }
     }
   }
@@ -232,6 +238,8 @@ class StoreLockManager implements LockManager {
     try {
       // Reads the clocks. If the lock is stolen or lost already, the callback must not be called with it.
       if (lease.state === 'lost') return await breaking
+      // Granted, but the callback has not been called, and so the signal still counts.
+      options.signal?.throwIfAborted()
       const lock = Object.freeze({ name, mode: options.mode, fence, signal })
       return await Promise.race([breaking, callback(lock)])
     } finally {
@@ -242,6 +250,18 @@ class StoreLockManager implements LockManager {
   #keyOf(name: string): string {
     return `${this.#prefix}${escapeName(name)}`
   }
+}
+
+/** Resolves when `done` has, or when the signal aborts. */
+function orAborted(done: Promise<unknown>, signal: AbortSignal | undefined): Promise<unknown> {
+  if (signal === undefined) return done
+  return new Promise((resolve) => {
+    signal.addEventListener('abort', resolve, { once: true })
+    void done.then(() => {
+      signal.removeEventListener('abort', resolve)
+      resolve(undefined)
+    })
+  })
 }
 
 /** In slices: after a block of the event loop timers fire first, and a block must not count as a store that does not answer. */

@@ -17,24 +17,28 @@ export class Unanswered {
     await Promise.all(this.#open)
   }
 
-  /** For one request that may wait in the queue of its lock. It is asked in this very call. */
-  track<T>(ask: () => Promise<T>): Promise<T> {
+  /** For one request that may wait in the queue of its lock. It is asked in this very call, or after that promise. */
+  async track<T>(ask: () => Promise<T>, after?: Promise<unknown>): Promise<T> {
     this.#stopListening ??= this.#locks.on('queued', ({ id }) => this.#tickets.get(id)?.())
     let id: string | undefined
     let answered = () => {}
     const isAnswered = new Promise<void>((resolve) => {
       answered = resolve
     })
-    const unhear = this.#locks.on('requested', (request) => {
-      id ??= request.id
-      // At once, as a store in this process answers before the call returns.
-      this.#tickets.set(request.id, answered)
-    })
-    const answer = ask()
-    unhear()
-    answer.then(answered, answered)
     this.#remember(isAnswered, () => id !== undefined && this.#tickets.delete(id))
-    return answer
+    try {
+      if (after !== undefined) await after
+      const unhear = this.#locks.on('requested', (request) => {
+        id ??= request.id
+        // At once, as a store in this process answers before the call returns.
+        this.#tickets.set(request.id, answered)
+      })
+      const answer = ask()
+      unhear()
+      return await answer
+    } finally {
+      answered()
+    }
   }
 
   /** For what does not wait in a queue. */

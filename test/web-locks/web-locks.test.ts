@@ -146,6 +146,58 @@ test('thieves that come together rob one another, and the last one keeps the loc
   expect(await one.query()).toEqual({ held: [], pending: [] })
 })
 
+test('what comes in the tick of a theft, or after it, stands behind the thief', async () => {
+  const { one, other } = scene()
+  const victim = await held(other, 'r')
+  const events: string[] = []
+  const thief = one.request('r', { steal: true }, async () => {
+    events.push('thief begins')
+    await sleep(20)
+    events.push('thief ends')
+  })
+  const later = one.request('r', () => events.push('later'))
+  const impatient = one.request('r', { ifAvailable: true }, (lock) => lock === null)
+  const end = new AbortController()
+  const aborted = one.request('r', { signal: end.signal }, () => events.push('aborted'))
+  end.abort('enough')
+  expect(await impatient).toBe(true)
+  await expect(aborted).rejects.toBe('enough')
+  await Promise.all([thief, later])
+  expect(events).toEqual(['thief begins', 'thief ends', 'later'])
+  victim.release('')
+})
+
+test('a signal that aborts between the grant and the callback ends the request', async () => {
+  for (let microtasks = 0; microtasks < 16; microtasks += 1) {
+    const { one } = scene()
+    const end = new AbortController()
+    const seen: boolean[] = []
+    const request = one.request('r', { signal: end.signal }, () => seen.push(end.signal.aborted))
+    for (let passed = 0; passed < microtasks; passed += 1) await undefined
+    end.abort('enough')
+    const outcome = await request.then(
+      () => 'called',
+      (error) => error,
+    )
+    expect(outcome).toBe(seen.length > 0 ? 'called' : 'enough')
+    expect(seen).not.toContain(true)
+    expect((await one.query()).held).toEqual([])
+  }
+})
+
+test('query shows a request that a thief has sent back', async () => {
+  const { one } = scene()
+  const victim = await held(one, 'r')
+  const waiter = one.request('r', () => 'done')
+  await sleep(5)
+  const thief = await held(one, 'r', { steal: true })
+  await sleep(5)
+  expect(await one.query()).toMatchObject({ held: [{ name: 'r' }], pending: [{ name: 'r' }] })
+  thief.release('')
+  expect(await waiter).toBe('done')
+  victim.release('')
+})
+
 test('a signal also ends the wait of a request that a thief has sent back', async () => {
   const { one, other } = scene()
   const robbed = await held(one, 'r')
