@@ -29,6 +29,7 @@ export async function adopt(
   const renewing = context.ask('renew', () => store.renew([ticket]), {
     limitMs: storeTimeoutMs,
     key: ticket.key,
+    signal,
   })
   const [answer] = await renewing
   context.assertOpen(ticket.key)

@@ -132,6 +132,19 @@ describe('a lease that is handed over', () => {
     await clock.advance(10)
   })
 
+  test('that is aborted while the store is silent rejects at once, with the reason of the signal', async () => {
+    const { clock, store, locks, other } = scene()
+    const json = (await other.locks.acquire('k', { ttl: TTL })).detach()
+    store.next('renew', 'lose request')
+    const caller = new AbortController()
+    const adopting = errorOf(locks.adopt(json, { signal: caller.signal }))
+    await clock.advance(100)
+    const enough = new Error('enough')
+    caller.abort(enough)
+    expect(await clock.until(adopting, { withinMs: 1 })).toBe(enough)
+    await clock.advance(TTL)
+  })
+
   test('is lost when no process continued it before its ttl was over', async () => {
     const { clock, locks, other } = scene()
     const json = (await locks.acquire('k', { ttl: TTL })).detach()
