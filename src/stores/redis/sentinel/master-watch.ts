@@ -26,6 +26,8 @@ export class MasterWatch {
   #subscriptions: readonly MessageSubscription[] | undefined
   #known: NonNullable<MasterReport> | undefined
   #round: Promise<ServerAddress> | undefined
+  /** Since when the Sentinels that answer have named a lower epoch than before, while others have not answered. */
+  #olderSince: number | undefined
   #closed = false
 
   constructor({ name, sentinels }: MasterWatchOptions) {
@@ -68,11 +70,7 @@ export class MasterWatch {
         if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
         decided = true
         if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
-        else {
-          // If all name a lower epoch, the Sentinels were set up anew.
-          this.#learn(best)
-          resolve(best.address)
-        }
+        else resolve(this.#accepted(best, errors.length > 0).address)
       }
       for (const sentinel of this.#sentinels) {
         this.#ask(sentinel)
@@ -86,6 +84,22 @@ export class MasterWatch {
           .then(decide, reject)
       }
     })
+  }
+
+  /**
+   * If all name a lower epoch than before, the Sentinels were set up anew. If some do not answer, they may be the ones that knew of the
+   * fail-over, so the master of before is believed for a while.
+   */
+  #accepted(best: NonNullable<MasterReport>, someFailed: boolean): NonNullable<MasterReport> {
+    const known = this.#known
+    if (known === undefined || best.epoch >= known.epoch) this.#olderSince = undefined
+    else if (someFailed) {
+      const at = performance.now()
+      this.#olderSince ??= at
+      if (at - this.#olderSince < OLDER_MS) return known
+    }
+    this.#learn(best)
+    return best
   }
 
   async #ask(sentinel: RedisLink): Promise<MasterReport> {
@@ -150,6 +164,8 @@ export function isSame(one: ServerAddress, other: ServerAddress): boolean {
 
 /** A Sentinel that says nothing for this long is left out. */
 const SILENCE_MS = 1000
+/** Sentinels tell each other of a fail-over within two seconds. */
+const OLDER_MS = 10_000
 
 async function askOn(connection: RawConnection, name: string): Promise<MasterReport> {
   // In a fail-over the first tells the new address, and the second the epoch that belongs to it.

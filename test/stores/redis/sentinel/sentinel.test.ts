@@ -167,6 +167,17 @@ test('a new master is not left again because of Sentinels that have not heard of
     first.resume()
     expect(fenceOf((await renewed)[0])).toBe(fence)
   }
+  // The only Sentinel that knows of the fail-over goes away for good.
+  await first.close()
+  await master.command('CLIENT', 'KILL', 'TYPE', 'normal')
+  const [answer] = await until('it is renewed on the new master', async () => {
+    try {
+      return await store.renew([mine])
+    } catch {
+      return undefined
+    }
+  })
+  expect(fenceOf(answer)).toBe(fence)
   expect((await former.commandStats())['eval']).toBeUndefined()
   await store.close()
 })
