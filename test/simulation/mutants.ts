@@ -238,8 +238,8 @@ export const mutants: readonly Mutant[] = [
   }),
   mutant('answers to a batch go to the wrong tickets', NETWORK, ['deadline', 'lost without a reason'], {
     file: 'engine/delivery.ts',
-    find: 'const answer = answers?.[index]\n      // The store',
-    replace: 'const answer = answers?.[answers.length - 1 - index]\n      // The store',
+    find: 'const answer = answers?.[index]\n    // The store',
+    replace: 'const answer = answers?.[answers.length - 1 - index]\n    // The store',
   }),
   mutant('withLock succeeds under a lease that was lost', CONTENTION, ['error'], {
     file: 'primitives/hold.ts',
