@@ -1,5 +1,6 @@
 import type { Ticket } from '../contract/store.ts'
 import type { HoldfastError } from '../errors.ts'
+import type { ClockSample } from './granted-at.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
 
 export interface AcquireRequest {
@@ -17,9 +18,20 @@ export interface AcquireRequest {
   readonly lease: LeaseOptions
   /** When the call began, on the monotonic clock, if it began before this key was asked for. For messages. */
   readonly startedAtMs?: number | undefined
+  /** Told of the wait. It detects deadlocks, for instance. */
+  readonly watch: WaitWatch | undefined
+}
+
+/** Follows the place of one request in the queue. */
+export interface WaitWatch {
   /**
    * Called whenever the store says that the ticket waits. `new`: it was put into the queue, for the first time or because
-   * the store had forgotten it. An error that it returns ends the wait. For the detection of deadlocks.
+   * the store had forgotten it. An error that this returns ends the wait.
+   *
+   * `sample`: when the store was asked. Undefined if the store does not tell its time, if the ticket was asked for more than once,
+   * and in the `localQueue` of a store.
    */
-  readonly whileQueued: ((place: 'new' | 'same') => HoldfastError | undefined) | undefined
+  queued(place: 'new' | 'same', sample: ClockSample | undefined): HoldfastError | undefined
+  /** The ticket does not wait any more, as far as is known. It may be put into the queue anew, and it may never have waited. */
+  left(): void
 }

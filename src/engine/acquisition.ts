@@ -261,6 +261,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
   }
 
   #askAnew(): void {
+    this.#request.watch?.left()
     this.#state = newAsking(this.#context.clock.monotonicMs())
     this.#ask()
   }
@@ -297,8 +298,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
   }
 
   #deliver(fence: bigint, { askedAt, answeredAt }: Exchange): void {
-    const { ticket } = this
-    const options = this.#request.lease
+    const [ticket, options] = [this.ticket, this.#request.lease]
     const lease = newLease(this.#context, { ticket, fence, askedAt, answeredAt, options })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(answeredAt)) {
@@ -336,8 +336,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
   }
 
   #tellStoreError(error: unknown): void {
-    const { key, id } = this.ticket
-    tellStoreError(this.#context.events, { verb: 'acquire', error, key, id })
+    tellStoreError(this.#context.events, { verb: 'acquire', error, key: this.ticket.key, id: this.ticket.id })
   }
 
   #wait(place: 'new' | 'same', ahead: number | undefined, answer: QueuedAnswer, when: Exchange): void {
@@ -360,7 +359,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
       this.#queued = true
       this.#context.events.queued.tell(this.#request, { ahead: ahead ?? 0 })
     }
-    const deadlock = this.#request.whileQueued?.(place)
+    const deadlock = this.#state === state ? this.#request.watch?.queued(place, state.sample) : undefined
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (this.#state !== state) return
     if (when.answeredAt.monotonicMs >= this.#limits.endOf(state))
@@ -394,6 +393,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#state = { tag: 'over', lease }
     this.#context.renewals.remove(this)
     this.#context.wakes.remove(this)
+    this.#request.watch?.left()
     if (this.#request.signal !== undefined) this.#context.signals.remove(this.#request.signal, this)
   }
 }

@@ -114,11 +114,9 @@ export class Engine {
     return acquisition.promise
   }
 
-  /** A call that may close a cycle of waits is asked about again and again, so it waits as at any other store. */
   #waitLocally(request: AcquireRequest, now: number): Promise<HeldLease | null> | undefined {
     const { localQueue } = this.store
-    if (localQueue === undefined || request.ticket.patienceMs === 0 || request.whileQueued !== undefined)
-      return undefined
+    if (localQueue === undefined || request.ticket.patienceMs === 0) return undefined
     const wait = new LocalWait(this.#context, request, now)
     return wait.begin(localQueue) ? wait.promise : undefined
   }

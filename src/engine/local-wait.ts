@@ -82,8 +82,12 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
       this.giveUp(fullOf(ticket, this.ahead, maxWaiting))
     // A listener to `requested` may have aborted it.
     else if (signal?.aborted === true) this.abort(signal.reason)
-    // Last, because a listener may do anything: it may release the key.
-    else context.events.queued.tell(this.#request, { ahead: this.ahead })
+    else {
+      // A listener may do anything: it may release the key.
+      context.events.queued.tell(this.#request, { ahead: this.ahead })
+      const deadlock = this.#isOver ? undefined : this.#request.watch?.queued('new', undefined)
+      if (deadlock !== undefined) this.giveUp(deadlock)
+    }
     return true
   }
 
@@ -162,7 +166,8 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     assert(!this.#isOver, 'a wait ends twice')
     this.#isOver = true
     const { context, ticket } = this
-    const { signal } = this.#request
+    const { signal, watch } = this.#request
+    watch?.left()
     if (signal !== undefined) context.signals.remove(signal, this)
     if (this.#limits !== undefined) context.renewals.remove(this)
     context.localWaits.end(ticket, heldUntil)

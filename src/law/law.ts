@@ -28,11 +28,6 @@ export function mayStandTogether(shares: readonly Share[]): boolean {
   return units <= limit
 }
 
-/** Whether two tickets can never hold at the same time, whoever else is there. */
-export function excludeEachOther(one: Share, other: Share): boolean {
-  return !mayStandTogether([one, other])
-}
-
 /** A holder in the list of holders. */
 interface Listed {
   readonly value: { readonly ticket: Share }

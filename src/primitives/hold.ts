@@ -3,7 +3,7 @@ import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
 import { AcquireTimeoutError, DeadlockError } from '../errors.ts'
-import { beginWait, heldHere, runInScope, runInScopeAtOnce, selfDeadlock } from './held-keys.ts'
+import { heldHere, runInScope, runInScopeAtOnce, selfDeadlock, watchWait } from './held-keys.ts'
 import { checkCallback, checkKey, type HoldSettings, type Shape } from './options.ts'
 
 /** What `createLocks` passes to everything that it makes. */
@@ -44,7 +44,6 @@ export function hold(
   const ticket = makeTicket(context, { key, id: context.nextId(), shape, settings, patienceMs })
   const taken = settings.signal === undefined ? context.engine.take(ticket, settings) : undefined
   if (taken !== undefined) return taken
-  const waiting = beginWait(context.engine, key, shape)
   const lease = context.engine.acquire({
     ticket,
     waitMs: settings.waitMs,
@@ -53,12 +52,11 @@ export function hold(
     maxWaiting: settings.maxWaiting,
     signal: settings.signal,
     lease: settings,
-    whileQueued: waiting === undefined ? undefined : () => waiting.check(),
+    watch: patienceMs === 0 ? undefined : watchWait(context.engine, ticket),
   })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
-  // A call that waits never gets `null`, and outside a scope there is no wait to end. So no second promise is needed.
-  if (waiting === undefined && patienceMs > 0) return lease as Promise<HeldLease>
-  return granted(key, lease, waiting)
+  // A call that waits never gets `null`, so no second promise is needed.
+  return patienceMs > 0 ? (lease as Promise<HeldLease>) : lease.then((one) => one ?? refuse(key))
 }
 
 /** Does not wait: `null` when it is busy. Returns without a promise when the store answers at once. */
@@ -77,7 +75,7 @@ export function tryHold(
     storeTimeoutMs: settings.storeTimeoutMs,
     signal: settings.signal,
     lease: settings,
-    whileQueued: undefined,
+    watch: undefined,
   })
 }
 
@@ -198,18 +196,6 @@ async function runUnder<T>(
 export async function innerDone(lease: HeldLease): Promise<void> {
   // Inner work that has ended may have begun more inner work.
   while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
-}
-
-async function granted(
-  key: string,
-  lease: Promise<HeldLease | null>,
-  waiting: { end(): void } | undefined,
-): Promise<HeldLease> {
-  try {
-    return (await lease) ?? refuse(key)
-  } finally {
-    waiting?.end()
-  }
 }
 
 /** The lease to run under, if it covers the shape: a write lock covers a read lock, but not the other way round. */

@@ -172,17 +172,20 @@ export class LeaderWatch {
       lease: this.#turnSettings,
       // The leader may have changed since the last look, so a new place in the queue needs a new look. The store may also
       // have forgotten this ticket: then it is queued anew, perhaps behind the mark of the next leader.
-      whileQueued: (place) => {
-        onQueued()
-        this.#leaveVacancy()
-        if (place === 'new') toLook = true
-        if (toLook) {
-          toLook = false
-          this.#look().catch(() => {
-            toLook = true
-          })
-        }
-        return undefined
+      watch: {
+        queued: (place) => {
+          onQueued()
+          this.#leaveVacancy()
+          if (place === 'new') toLook = true
+          if (toLook) {
+            toLook = false
+            this.#look().catch(() => {
+              toLook = true
+            })
+          }
+          return undefined
+        },
+        left: () => {},
       },
     })
     await turn?.release()

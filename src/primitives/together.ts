@@ -110,7 +110,7 @@ async function takeAtOnce(
       storeTimeoutMs: settings.storeTimeoutMs,
       signal: settings.signal,
       lease: settings,
-      whileQueued: undefined,
+      watch: undefined,
     })),
   )
   return leases === undefined ? undefined : new Together(leases)

@@ -290,7 +290,7 @@ function requestFor(key: string) {
     waitMs: 0,
     signal: undefined,
     lease: { renew: true, maxHoldMs: Number.POSITIVE_INFINITY },
-    whileQueued: undefined,
+    watch: undefined,
   }
 }
 

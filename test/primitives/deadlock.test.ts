@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
+import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 
 /** A barrier: lets a number of contexts arrive, and then all of them go on. */
 function meeting(parties: number): () => Promise<void> {
@@ -160,12 +160,10 @@ describe('no false alarm', () => {
     expect(await one.clock.until(second)).toBe('second')
   })
 
-  test('for a lease that another `Locks` object on the same store holds in this context', async () => {
-    const { clock, store } = scene()
-    const one = startProcess(store, clock)
-    const two = startProcess(store, clock)
-    await one.locks.withLock('k', async () => {
-      const waiting = errorOf(two.locks.acquire('k', { wait: 100 }))
+  test('for a lease by another store object, which may be of another database', async () => {
+    const { clock, locks, other } = scene()
+    await locks.withLock('k', async () => {
+      const waiting = errorOf(other.locks.acquire('k', { wait: 100 }))
       expect(await clock.until(waiting)).toMatchObject({ code: 'acquire-timeout' })
     })
   })
