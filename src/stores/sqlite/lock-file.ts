@@ -143,7 +143,11 @@ export class LockFile {
     )
   }
 
-  /** Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. */
+  /**
+   * Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. A clock that is behind proves a
+   * reboot, and another name does not: a container may have a name of its own, and a runtime may not be allowed to read it. If the
+   * clock is not behind, no row lasts longer than its ttl.
+   */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options
     const time = now()
@@ -155,11 +159,12 @@ export class LockFile {
       database.prepare('INSERT INTO meta VALUES (1, ?, ?, ?)').run(boot, time.ms, time.us)
       return
     }
-    // If the boot has no name, a clock that is behind shows a new boot.
-    const sameBoot = boot === '' ? meta.ms <= time.ms : meta.boot === boot
-    if (sameBoot) return
-    database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
-    const { ms, us } = momentAfterReboot(meta, time)
+    const isBehind = time.ms < meta.ms
+    if (meta.boot === boot && (boot !== '' || !isBehind)) return
+    if (isBehind)
+      database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
+    const mayBeNew = isBehind || (meta.boot !== '' && boot !== '')
+    const { ms, us } = mayBeNew ? momentAfterReboot(meta, time) : meta
     database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
   }
 }

@@ -16,8 +16,8 @@ export function machineTime(): StoreTime {
 }
 
 /**
- * Names the boot that {@link machineTime} counts from; empty where the system has no name for it. Without a name, the store
- * notices a reboot when the clock is behind the last grant. If it is not, a dead holder keeps its key for its ttl at most.
+ * Names the boot that {@link machineTime} counts from. Empty where the system has no name for it, or this process may not read it. The
+ * same name proves the same boot. With another name, a clock that is behind the last grant proves a reboot.
  */
 export function bootOfMachine(): string {
   if (process.platform !== 'linux') return ''

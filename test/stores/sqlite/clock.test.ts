@@ -1,6 +1,6 @@
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import type { Store } from '../../../src/contract/store.ts'
+import type { AcquireAnswer, Store } from '../../../src/contract/store.ts'
 import { type SqliteStoreOptions, sqliteStore } from '../../../src/stores/sqlite/index.ts'
 import { seededRandom } from '../../../src/testing/index.ts'
 import { freshFolder } from './lock-folder.ts'
@@ -35,13 +35,17 @@ class Machine {
   }
 }
 
+function fenceIn(answer: AcquireAnswer): bigint {
+  if (answer.tag !== 'held') throw new Error(`Expected a free key, got ${answer.tag}`)
+  return answer.fence
+}
+
 async function fenceOf(store: Store, key = 'key', work: () => void = () => {}): Promise<bigint> {
   const mine = ticket({ key })
-  const answer = await store.acquire(mine)
-  if (answer.tag !== 'held') throw new Error(`Expected a free key, got ${answer.tag}`)
+  const fence = fenceIn(await store.acquire(mine))
   work()
   await store.release({ key, id: mine.id, cancel: false })
-  return answer.fence
+  return fence
 }
 
 test('a wall clock that is set forward or back expires no ticket, and keeps none longer', async () => {
@@ -116,6 +120,45 @@ test('a second process of the same boot drops no ticket', async () => {
   const answer = await one.acquire(mine)
   expect(await other.renew([mine])).toEqual([answer])
   await one.close()
+  await other.close()
+})
+
+test.each([
+  ['cannot read the name of the boot', 'first', ''],
+  ['could not read it when the file was made', '', 'first'],
+  ['has another name for it, as a container may', 'first', 'second'],
+])('a process that %s drops no ticket, and nor does the next one', async (_what, of, other) => {
+  const machine = new Machine()
+  const mine = ticket()
+  const one = machine.open({ boot: of })
+  const answer = await one.acquire(mine)
+  machine.pass(1500)
+  const stores = [other, of, other].map((boot) => machine.open({ boot }))
+  for (const store of stores)
+    expect(await store.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+  expect(await one.renew([mine])).toEqual([answer])
+  await one.release({ key: mine.key, id: mine.id, cancel: false })
+  const fences = [fenceIn(answer)]
+  for (const store of [...stores, one]) fences.push(await fenceOf(store))
+  expect(fences).toEqual([...fences].sort((before, after) => (before < after ? -1 : 1)))
+  expect(new Set(fences).size).toBe(fences.length)
+  for (const store of [one, ...stores]) await store.close()
+})
+
+test('a reboot is noticed by a process that cannot read its name, and ends no lease that was taken after it', async () => {
+  const machine = new Machine()
+  const before = machine.open()
+  await before.acquire(ticket())
+  await before.close()
+  machine.restart()
+  const nameless = machine.open({ boot: '' })
+  const mine = ticket()
+  const answer = await nameless.acquire(mine)
+  expect(answer).toMatchObject({ tag: 'held' })
+  const other = machine.open()
+  expect(await other.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+  expect(await nameless.renew([mine])).toEqual([answer])
+  await nameless.close()
   await other.close()
 })
 
