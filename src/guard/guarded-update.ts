@@ -98,6 +98,7 @@ async function update({
   const rows = await executor.query(
     `update ${table} as t set ${values.join(', ')} from ${given}
      where ${isRow} and (t.${fenceColumn} is null or t.${fenceColumn} <= $2::text::bigint)
+       and 1 = (select count(*) from (select from ${table} as t, ${given} where ${isRow} limit 2) as found)
      returning 1 as updated`,
     [row, fence],
   )
@@ -112,10 +113,11 @@ async function seenBy({
   isRow,
   fenceColumn,
 }: Statement): Promise<bigint | undefined> {
-  const [found] = await executor.query(
-    `select t.${fenceColumn}::text as seen from ${table} as t, ${given} where ${isRow}`,
+  const [found, another] = await executor.query(
+    `select t.${fenceColumn}::text as seen from ${table} as t, ${given} where ${isRow} limit 2`,
     [row],
   )
+  if (another !== undefined) throw expected('id', 'the columns of a unique key', 'several rows')
   const seen = found?.['seen']
   return typeof seen === 'string' ? BigInt(seen) : undefined
 }

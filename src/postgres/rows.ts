@@ -22,14 +22,17 @@ export function quotedTable(argument: string, table: unknown): string {
   return parts.map((part) => quoted(argument, part)).join('.')
 }
 
-/** The columns of an id. Each has a value: nothing equals null, so an id with null would find no row. */
+/**
+ * The columns of an id. Each has a value: nothing equals null, so an id with null would find no row. With undefined, which may be a
+ * mistake, it would find more rows than one.
+ */
 export function parseId(id: unknown): Columns {
   const columns = parseColumns('id', id)
+  for (const [name, value] of Object.entries(id as object)) {
+    if (value === null || value === undefined) throw expected(`id.${name}`, 'a value', value)
+  }
   const [first] = Object.keys(columns)
   if (first === undefined) throw expected('id', 'an object with at least one column', id)
-  for (const [name, value] of Object.entries(columns)) {
-    if (value === null) throw expected(`id.${name}`, 'a value', value)
-  }
   return columns
 }
 

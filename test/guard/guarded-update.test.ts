@@ -53,6 +53,15 @@ describe.each(clients)('through %s', (_, open) => {
     ])
   })
 
+  test('an id that several rows have is refused, and none of them is written', async () => {
+    await using client = await open(server.url)
+    const options = { table: 'account', id: { balance: 100 }, set: { note: 'mine' }, fence: 7n }
+    await expect(guardedUpdate(client.root, options)).rejects.toThrow(
+      'Expected `id` to be the columns of a unique key, got "several rows".',
+    )
+    expect(await rows()).toMatchObject([{ fence: null }, { fence: null }])
+  })
+
   test('a row that does not exist is no stale fence', async () => {
     await using client = await open(server.url)
     expect(await write(client.root, 7n, 0, 3)).toBe(false)
@@ -179,7 +188,8 @@ const wrong: [string, object, string][] = [
   ['an id without columns', { ...base, id: {} }, '`id` to be an object with at least one column'],
   ['an id that is a number', { ...base, id: 1 }, '`id` to be an object'],
   ['an id of null', { ...base, id: { id: null } }, '`id.id` to be a value'],
-  ['an id of undefined', { ...base, id: { id: undefined } }, '`id` to be an object with at least one column'],
+  ['an id that lacks a part', { ...base, id: { id: 1, no: undefined } }, '`id.no` to be a value'],
+  ['an id of undefined', { ...base, id: { id: undefined } }, '`id.id` to be a value'],
   ['an array for columns', { ...base, set: [1] }, '`set` to be an object with a value for each column'],
   ['a function for a value', { ...base, set: { balance: () => 1 } }, '`set.balance` to be a value'],
   ['a date that is none', { ...base, set: { balance: new Date('x') } }, '`set.balance` to be a valid date'],
@@ -213,6 +223,7 @@ test('a row among many is found by the index of its id', async () => {
   }
   const before = await scans()
   await guardedUpdate(client, { table: 'many', id: { a: 7, b: '7' }, set: {}, fence: 5n })
-  expect(await scans()).toEqual({ ...before, idx_scan: String(Number(before.idx_scan) + 1) })
+  // Once to count, and once to update.
+  expect(await scans()).toEqual({ ...before, idx_scan: String(Number(before.idx_scan) + 2) })
   client.release()
 })

@@ -32,10 +32,10 @@ begin
       errcode = 'ZF001',
       message = format('fence %s is stale: resource %L has seen %s', claimed, guarded, seen);
   end if;
-  -- If the same holder calls again, this only locks the row, so its transactions leave no dead rows behind.
-  if claimed > seen then
-    update "{schema}".guards g set fence = claimed, raised_at = now() where g.resource = guarded;
-  end if;
+  -- Also if the same holder calls again. If this only locked the row, a later holder with a snapshot from before would wait, and then
+  -- not see what this transaction has written. The update makes PostgreSQL refuse its snapshot (40001).
+  update "{schema}".guards g set fence = claimed, raised_at = case when claimed > seen then now() else g.raised_at end
+  where g.resource = guarded;
   return pg_current_xact_id();
 end
 $function$;
