@@ -3,6 +3,8 @@ import type { Store, Ticket } from '../../src/contract/store.ts'
 import { type Random, seededRandom } from '../../src/testing/random.ts'
 
 const STEPS = 60
+/** Longer than a new group takes more waiters. */
+const NO_MORE_JOIN_MS = 60
 
 /** One process, with two stores: one makes groups of two waiters or more, and one makes none. */
 export interface Pair {
@@ -88,8 +90,11 @@ class GroupHistory {
       this.#drop(process, one)
       this.#tickets[other]?.push(one)
       await this.#renew(other, [one])
-    } else if (chance <= 73) mine.length = 0
-    else if (chance <= 77) await this.#acquire(process, one)
+    } else if (chance <= 73) {
+      // The server remembers them as long as others of their groups. No further waiter joins their groups from now on.
+      mine.length = 0
+      await new Promise((resolve) => setTimeout(resolve, NO_MORE_JOIN_MS))
+    } else if (chance <= 77) await this.#acquire(process, one)
     else {
       await this.#pass(this.#random.pick([1, 50, 700, 1500, 1900]))
       // Every process asks in time, and some of them in two requests.
