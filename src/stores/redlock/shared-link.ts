@@ -15,6 +15,7 @@ type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
  * the order in which they were sent.
  */
 export class SharedLink implements RedisLink {
+  readonly isShared = true
   readonly keyPrefix: string
   readonly #link: RedisLink
   readonly #onLost = new Set<() => void>()

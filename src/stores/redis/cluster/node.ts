@@ -28,19 +28,12 @@ export class ClusterNode {
   constructor(link: RedisLink, { address, replicas, readOnly, onLost, onMute }: ClusterNodeOptions) {
     this.address = address
     this.link = link
-    const watched = {
-      ...link,
-      open: (forget: () => void) =>
-        link.open(() => {
-          forget()
-          onLost()
-        }),
-    }
-    this.connection = new ServerConnection(watched, {
+    this.connection = new ServerConnection(link, {
       replicas,
       scripts: clusterScripts,
       readOnly,
       onMute,
+      onLost,
     })
   }
 

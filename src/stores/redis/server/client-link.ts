@@ -4,6 +4,8 @@ import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 export interface RedisLink {
   /** The prefix that the user's client puts before every key. The connections made here do not. */
   readonly keyPrefix: string
+  /** Whether {@link open} gives the same connection each time. Default: false. */
+  readonly isShared?: boolean
   /**
    * A connection of the store's own, so that the application cannot hold up a renewal. It connects with its first command.
    * `onLost`: the connection was lost. The next command may reach another server, or the same one after a restart.

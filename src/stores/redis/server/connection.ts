@@ -3,9 +3,10 @@ import type { StoreError } from '../../../errors.ts'
 import { probeAnswer, textsOf } from './answers.ts'
 import { type RawConnection, type RedisLink, SILENCE_MS } from './client-link.ts'
 import { replyCode, storeErrorOf, unexpectedReply } from './failures.ts'
-import { NotReplicatedError, Replication } from './replication.ts'
+import { NotReplicatedError, Replication, WAIT_LIMIT_MS } from './replication.ts'
 import { isOnReplica } from './replies.ts'
 import type { Script, Scripts } from './scripts.ts'
+import { SecondConnection, SUSPICION_MS } from './second-connection.ts'
 import { inspectAnswer, readByCommands, type StoredRooms } from './stored-rooms.ts'
 
 export interface ConnectionOptions {
@@ -16,6 +17,8 @@ export interface ConnectionOptions {
   readonly readOnly?: boolean | undefined
   /** Called when the user may do everything but send messages. */
   readonly onMute?: () => void
+  /** Called when the connection is lost or replaced. The next command may reach another server, or the same one after a restart. */
+  readonly onLost?: (() => void) | undefined
 }
 
 /** The store's connection for commands to one server. The first command opens it; one that is silent or refuses is replaced. */
@@ -25,8 +28,14 @@ export class ServerConnection {
   readonly #readOnly: boolean
   readonly #replication: Replication | undefined
   readonly #onMute: (() => void) | undefined
+  readonly #onLost: (() => void) | undefined
+  readonly #suspicionMs: number
   #proven: boolean | Promise<void> = false
   #raw: RawConnection | undefined
+  /** Whether the server has answered on this connection. If not, it may be slow to open, and a second one would be as slow. */
+  #hasAnswered = false
+  readonly #second = new SecondConnection(() => this.#open())
+  #watching: NodeJS.Timeout | undefined
   /** Scripts whose text was sent on this connection: their SHA-1 is enough from then on. */
   readonly #known = new Set<Script>()
   #closed = false
@@ -34,12 +43,15 @@ export class ServerConnection {
   #heardAt = 0
   #readOnlySince: number | undefined
 
-  constructor(link: RedisLink, { replicas, scripts, readOnly = false, onMute }: ConnectionOptions) {
+  constructor(link: RedisLink, { replicas, scripts, readOnly = false, onMute, onLost }: ConnectionOptions) {
     this.#onMute = onMute
+    this.#onLost = onLost
     this.#link = link
     this.#scripts = scripts
     this.#readOnly = readOnly
     this.#replication = replicas === 0 ? undefined : new Replication(replicas)
+    // A server that waits for replicas answers nothing else on this connection.
+    this.#suspicionMs = replicas === 0 ? SUSPICION_MS : SUSPICION_MS + WAIT_LIMIT_MS
   }
 
   /**
@@ -125,7 +137,8 @@ export class ServerConnection {
     if (this.#closed) return Promise.reject(closedStoreError('redisStore()'))
     this.#replaceIfSilent()
     if (this.#unanswered === 0) this.#heardAt = performance.now()
-    this.#raw ??= this.#link.open(() => this.#forget())
+    this.#raw ??= this.#open()
+    this.#watching ??= this.#watchSoon()
     const raw = this.#raw
     this.#unanswered += 1
     const sent = raw.send(command, args)
@@ -163,12 +176,14 @@ export class ServerConnection {
 
   close(): void {
     this.#closed = true
+    clearTimeout(this.#watching)
     this.#replace()
   }
 
   readonly #heard = (reply: unknown): unknown => {
     this.#unanswered -= 1
     this.#heardAt = performance.now()
+    this.#hasAnswered = true
     this.#readOnlySince = undefined
     return reply
   }
@@ -202,22 +217,56 @@ export class ServerConnection {
     return this.#proven
   }
 
-  #replaceIfSilent(): void {
-    if (this.#unanswered > 0 && performance.now() - this.#heardAt > SILENCE_MS) this.#replace()
+  #open(): RawConnection {
+    // The second connection may be lost while the first one is used.
+    const raw = this.#link.open(() => {
+      if (this.#raw === raw) this.#forget()
+    })
+    return raw
   }
 
-  #replace(): void {
-    this.#raw?.close()
-    this.#raw = undefined
+  #watchSoon(): NodeJS.Timeout {
+    return setTimeout(() => {
+      this.#watching = this.#unanswered > 0 || this.#second.isOpen ? this.#watchSoon() : undefined
+      // This process may have been the one that stood still: what has arrived meanwhile is read first.
+      setImmediate(() => this.#look())
+    }, WATCH_MS).unref()
+  }
+
+  #look(): void {
+    if (this.silentMs <= this.#suspicionMs) return this.#second.close()
+    if (this.#closed || !this.#hasAnswered || this.#link.isShared) return
+    const heardAt = this.#heardAt
+    this.#second.try(() => {
+      if (this.#heardAt === heardAt) this.#replace(this.#second.take())
+    })
+  }
+
+  #replaceIfSilent(): void {
+    if (this.#unanswered > 0 && performance.now() - this.#heardAt > SILENCE_MS)
+      this.#replace(this.#second.take())
+  }
+
+  /** `by`: the connection to use from now on. Default: the next command opens one. */
+  #replace(by?: RawConnection): void {
+    this.#second.close()
+    const before = this.#raw
+    this.#raw = by
     this.#forget()
     this.#heardAt = performance.now()
+    before?.close()
   }
 
   #forget(): void {
+    this.#hasAnswered = false
     this.#known.clear()
     this.#replication?.lost()
+    this.#onLost?.()
   }
 }
+
+/** How often silence is looked for. Processes do so at different times, so they do not all connect at once. */
+const WATCH_MS = 250
 
 type SentCommand =
   | 'EVAL'

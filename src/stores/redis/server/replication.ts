@@ -63,7 +63,7 @@ export class Replication {
     this.#waiting = true
     const generation = this.#generation
     const { connection, resolve, reject } = next
-    connection.send('WAIT', [String(this.#replicas), String(LIMIT_MS)]).then(
+    connection.send('WAIT', [String(this.#replicas), String(WAIT_LIMIT_MS)]).then(
       (got) => {
         if (generation !== this.#generation) return reject(new Error(LOST))
         resolve(Number(got))
@@ -99,14 +99,14 @@ export class NotReplicatedError extends Error {
     const { got, wanted } = this.#counts
     return new StoreError(
       'store-unavailable',
-      `The grant had reached ${got} replicas after ${LIMIT_MS} ms, and the option \`replicas\` asks for ${wanted}. Check that they run and follow the Redis server.`,
+      `The grant had reached ${got} replicas after ${WAIT_LIMIT_MS} ms, and the option \`replicas\` asks for ${wanted}. Check that they run and follow the Redis server.`,
       { key },
     )
   }
 }
 
 /** Less than half of what a request may take, so that there is time to ask again. */
-const LIMIT_MS = 500
+export const WAIT_LIMIT_MS = 500
 
 const LOST = 'The connection was lost before the replicas had it'
 
