@@ -46,6 +46,11 @@ export class OpenRequests {
     this.#requests.delete(open)
   }
 
+  /** When the server answered last, by `performance.now()`. */
+  get heardAt(): number {
+    return this.#heardAt
+  }
+
   /** The server answered something. */
   heard(): void {
     this.#heardAt = performance.now()

@@ -208,6 +208,7 @@ export class RedlockServer {
     this.#probes = 0
     if (this.#fault === undefined) return
     this.#fault = undefined
+    this.#link.trust()
     this.#pendingReleases.send()
     this.#options.watch.onBack()
   }
@@ -230,6 +231,10 @@ export class RedlockServer {
     this.#fault = error
     this.#probedAt = performance.now()
     this.#openRequests.abandonAll(error)
+    // It may be slow to open, and a second connection would be as slow.
+    if (this.#identifiedGeneration !== this.#link.generation) return
+    const { heardAt } = this.#openRequests
+    this.#link.suspect(() => this.#openRequests.heardAt === heardAt)
   }
 
   /** Tries pending releases again by a timer: a waiter may depend on them although no other request goes to this server. */

@@ -6,6 +6,7 @@ import type {
 } from '../redis/server/client-link.ts'
 import { replyCode } from '../redis/server/failures.ts'
 import type { Script } from '../redis/server/scripts.ts'
+import { SecondConnection } from '../redis/server/second-connection.ts'
 
 /** The commands that the rooms and the scripts of the quorum send. */
 type Command = 'EVAL' | 'EVALSHA' | 'SCAN' | 'CONFIG'
@@ -19,6 +20,7 @@ export class SharedLink implements RedisLink {
   readonly keyPrefix: string
   readonly #link: RedisLink
   readonly #onLost = new Set<() => void>()
+  readonly #second = new SecondConnection(() => this.#open())
   #connection: RawConnection | undefined
   #generation = 0
 
@@ -49,7 +51,7 @@ export class SharedLink implements RedisLink {
   }
 
   send(command: Command, args: string[]): Promise<unknown> {
-    this.#connection ??= this.#link.open(this.#lost)
+    this.#connection ??= this.#open()
     // The clients send any command; the rooms need only these.
     return this.#connection.send(command as 'EVAL', args)
   }
@@ -68,16 +70,36 @@ export class SharedLink implements RedisLink {
     })
   }
 
-  /** Ends the connection. The next command opens another one. */
-  replace(): void {
-    const connection = this.#connection
-    if (connection === undefined) return
-    this.#connection = undefined
-    this.#lost()
-    connection.close()
+  /** The server is silent. If it answers on a second connection alone, that one replaces the connection. */
+  suspect(isSilent: () => boolean): void {
+    this.#second.try(() => {
+      if (isSilent()) this.replace(this.#second.take())
+    })
   }
 
-  readonly #lost = (): void => {
+  /** The server has answered: no second connection is needed. */
+  trust(): void {
+    this.#second.close()
+  }
+
+  /** Ends the connection. `by`: the connection to use from now on. Default: the next command opens one. */
+  replace(by?: RawConnection): void {
+    this.#second.close()
+    const before = this.#connection
+    if (before === undefined) return
+    this.#connection = by
+    this.#lost()
+    before.close()
+  }
+
+  #open(): RawConnection {
+    const connection = this.#link.open(() => {
+      if (this.#connection === connection) this.#lost()
+    })
+    return connection
+  }
+
+  #lost(): void {
     this.#generation += 1
     for (const onLost of this.#onLost) onLost()
   }

@@ -3,11 +3,13 @@ import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { createLocks, type Locks } from '../../../src/index.ts'
 import { type RedisStoreOptions, redisStore } from '../../../src/stores/redis/index.ts'
+import { redlockStore } from '../../../src/stores/redlock/index.ts'
 import { PATIENT_MASTERS, startCluster } from '../../servers/redis-cluster.ts'
 import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { startMasters } from '../redlock/masters.ts'
 import { type Client, clients, newClient } from './clients.ts'
 
 /** A firewall forgets the connections of a store: they stay open, and no byte passes any more. New connections work. */
@@ -91,6 +93,13 @@ describe.concurrent('all connections that die at once cost no lease of three sec
     const natMap = natMapOf(cluster.servers, proxies.all)
     const client = new Cluster([...cluster.addresses], { natMap, lazyConnect: true })
     await outlives(redisStore(client), proxies.all)
+  })
+
+  test('on several masters', async () => {
+    await using masters = await startMasters(3)
+    await using proxies = await proxiesOf(masters.servers)
+    const masterClients = proxies.all.map(({ port }) => newClient(`redis://${host}:${port}`))
+    await outlives(redlockStore(masterClients, { maxTtl: '10m' }), proxies.all)
   })
 
   function natMapOf(servers: readonly RedisServer[], proxies: readonly FaultProxy[]): NatMap {
