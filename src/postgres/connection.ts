@@ -89,6 +89,9 @@ export const WRONG_ISOLATION = '25001'
 /** How long after the server's own time limit we wait for its answer. */
 const GRACE_MS = 1000
 
+/** An answer that is owed for this long may never come. */
+const SUSPICION_MS = 750
+
 /** The server keeps prepared statements for as long as the connection lasts. */
 const MOST_PREPARED = 100
 
@@ -98,6 +101,10 @@ export class PostgresConnection {
   isLost = false
   isPooled = false
   backendPid = 0
+  /** Called when an answer is owed for a while: the statement takes long, or the connection is dead. */
+  onSuspicion: (() => void) | undefined
+  /** How many statements have been answered, or have failed. */
+  answers = 0
   readonly #limitMs: number
   readonly #settings: Readonly<Record<string, string>>
   readonly #prepared = new Set<string>()
@@ -174,9 +181,7 @@ export class PostgresConnection {
   /** Sends a statement as it is, in whatever transaction is open. */
   async ask(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
     const prepared = this.#isPrepared(text, parameters)
-    const limit = Number.isFinite(this.#limitMs)
-      ? setTimeout(() => this.#giveUp(), this.#limitMs + GRACE_MS)
-      : undefined
+    const endLimit = this.#beginLimit()
     this.#unanswered += 1
     this.session.keepProcess(true)
     try {
@@ -186,19 +191,38 @@ export class PostgresConnection {
       // Not an answer of the server: the connection is gone, although its `closed` may resolve only in a moment. Until then no
       // other call may use it.
       if (state === undefined) {
-        if (!this.isLost) this.#giveUp()
+        if (!this.isLost) this.giveUp()
         throw await this.#lossOr(error)
       }
       // The server announces that it ends the session, before we see the end. Until then no other call may use it.
-      if (state.startsWith('57P')) this.#giveUp()
+      if (state.startsWith('57P')) this.giveUp()
       // After a migration, or behind a pooler, a prepared statement is not the one that we prepared.
-      if (prepared && STALE_STATEMENT.has(state)) this.#giveUp()
+      if (prepared && STALE_STATEMENT.has(state)) this.giveUp()
       throw error
     } finally {
-      clearTimeout(limit)
+      endLimit()
+      this.answers += 1
       this.#unanswered -= 1
       if (this.#unanswered === 0 && !this.isLost) this.session.keepProcess(false)
     }
+  }
+
+  /** Calls that have no answer fail. No further call may use the connection. */
+  giveUp(): void {
+    this.isLost = true
+    this.session.close()
+  }
+
+  /** Limits how long an answer may be owed. Call the result when it has come. */
+  #beginLimit(): () => void {
+    if (!Number.isFinite(this.#limitMs)) return () => {}
+    let timer = setTimeout(() => {
+      timer = setTimeout(() => this.giveUp(), this.#limitMs + GRACE_MS - SUSPICION_MS)
+      const { answers } = this
+      // This process may have been the one that stood still: what has arrived meanwhile is read first.
+      setImmediate(() => answers === this.answers && this.onSuspicion?.())
+    }, SUSPICION_MS)
+    return () => clearTimeout(timer)
   }
 
   #isPrepared(text: string, parameters: readonly (string | null)[]): boolean {
@@ -213,11 +237,6 @@ export class PostgresConnection {
   async #lossOr(error: unknown): Promise<unknown> {
     const reason = await this.session.closed
     return sqlState(reason) === undefined ? error : reason
-  }
-
-  #giveUp(): void {
-    this.isLost = true
-    this.session.close()
   }
 }
 

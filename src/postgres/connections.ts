@@ -27,6 +27,11 @@ export interface ConnectionsOptions {
    * a second later. Default: 10 s.
    */
   readonly statementLimitMs?: number
+  /**
+   * Whether statements are small and take milliseconds. Then an answer that is owed for a while is a reason to examine the connection.
+   * Default: false.
+   */
+  readonly isPrompt?: boolean
   /** More settings of our sessions: `{ synchronous_commit: 'off' }`. */
   readonly settings?: Readonly<Record<string, string>>
   /** What the user called to open these connections, for the message after `close()`. Default: `postgresStore()`. */
@@ -123,6 +128,10 @@ function has(client: unknown, ...names: readonly string[]): client is object {
 }
 
 const DEFAULT_LIMIT_MS = 10_000
+/** Statements that take long may be many, so a second connection that would find out nothing is not opened each time. */
+const EXAMINATION_PAUSE_MS = 5000
+/** The state of a backend: `active` while it works on a statement, or one that begins with `idle`. */
+const STATE = 'select state from pg_catalog.pg_stat_activity where pid = $1::int'
 
 interface WaitingCall {
   readonly resolve: (connection: PostgresConnection) => void
@@ -133,11 +142,15 @@ class Connections implements PostgresConnections {
   readonly #driver: PostgresDriver
   readonly #max: number
   readonly #maker: string
+  readonly #isPrompt: boolean
   readonly #start: ConnectionStart
   readonly #idle: PostgresConnection[] = []
   /** Connections of the pool that are open or being opened. */
   #count = 0
   #waiting: WaitingCall[] = []
+  /** Connections that owe an answer, each with how many it had given by then. */
+  readonly #suspects = new Map<PostgresConnection, number>()
+  #examinedAt = Number.NEGATIVE_INFINITY
   /** All sessions and subscriptions that `close()` has to close. */
   readonly #open = new Set<{ close(): void }>()
   #closed = false
@@ -148,6 +161,7 @@ class Connections implements PostgresConnections {
       max,
       applicationName,
       statementLimitMs = DEFAULT_LIMIT_MS,
+      isPrompt = false,
       settings = {},
       maker = 'postgresStore()',
     }: ConnectionsOptions,
@@ -155,6 +169,7 @@ class Connections implements PostgresConnections {
     this.#driver = driver
     this.#max = max
     this.#maker = maker
+    this.#isPrompt = isPrompt
     this.#start = { applicationName, limitMs: statementLimitMs, settings }
   }
 
@@ -257,6 +272,7 @@ class Connections implements PostgresConnections {
     this.#openConnection(this.#start.limitMs).then(
       (connection) => {
         void connection.session.closed.then(() => this.#lose(connection))
+        if (this.#isPrompt) connection.onSuspicion = () => this.#suspect(connection)
         this.#giveBack(connection)
       },
       (error: unknown) => {
@@ -283,6 +299,41 @@ class Connections implements PostgresConnections {
     const index = this.#idle.indexOf(connection)
     if (index >= 0) this.#idle.splice(index, 1)
     if (this.#waiting.length > 0 && !this.#closed) this.#add()
+  }
+
+  /**
+   * The connection owes an answer. If the server works on the statement, the answer comes. If not, the statement or the answer was
+   * lost, and the connection is dead: a firewall may have forgotten it. A second connection finds out. A large statement that is still
+   * on its way looks the same, so this is for small ones.
+   */
+  #suspect(connection: PostgresConnection): void {
+    const isUnderWay = this.#suspects.size > 0
+    const isTooSoon = performance.now() - this.#examinedAt < EXAMINATION_PAUSE_MS
+    // Behind a pooler nobody knows which backend works for whom.
+    if (connection.isPooled || this.#closed || (isTooSoon && !isUnderWay)) return
+    this.#suspects.set(connection, connection.answers)
+    if (isUnderWay) return
+    this.#examinedAt = performance.now()
+    this.#examine()
+      // The server hangs, or has no connection left.
+      .catch(() => {})
+      .finally(() => this.#suspects.clear())
+  }
+
+  async #examine(): Promise<void> {
+    const second = await this.#openConnection(this.#start.limitMs)
+    try {
+      for (const [suspect, answers] of this.#suspects) {
+        const [row] = await second.ask(STATE, [String(suspect.backendPid)])
+        if (!String(row?.['state']).startsWith('idle') || suspect.answers !== answers) continue
+        suspect.giveUp()
+        // They came by the same way.
+        for (const idle of this.#idle.splice(0)) idle.giveUp()
+        this.#examinedAt = Number.NEGATIVE_INFINITY
+      }
+    } finally {
+      second.session.close()
+    }
   }
 
   #refuseWaiting(error: unknown): void {

@@ -61,7 +61,7 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
   async function using<T>(
     url: string,
     work: (connections: PostgresConnections) => Promise<T>,
-    options: { max?: number; statementLimitMs?: number } = {},
+    options: { max?: number; statementLimitMs?: number; isPrompt?: boolean } = {},
   ): Promise<T> {
     const client = clientOf(url)
     const connections = connectionsOf(client, { max: 2, applicationName: 'holdfast test', ...options })
@@ -302,6 +302,43 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     })
   })
 
+  test('replace all that died silently, as soon as one of them owes an answer for a while', async () => {
+    await using relay = await startRelay(server.port)
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(
+      url,
+      async (connections) => {
+        const ask = () => connections.query('select 1::text as one')
+        await Promise.all([ask(), ask()])
+        relay.strand()
+        const askedAt = performance.now()
+        await expect(ask()).rejects.toThrow()
+        expect(await Promise.all([ask(), ask()])).toEqual([[{ one: '1' }], [{ one: '1' }]])
+        expect(performance.now() - askedAt).toBeLessThan(4000)
+      },
+      { isPrompt: true },
+    )
+  })
+
+  test('keep those whose statements take long, and open one more connection in five seconds at most', async () => {
+    await using relay = await startRelay(server.port)
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(
+      url,
+      async (connections) => {
+        const startedAt = performance.now()
+        for (let round = 0; round < 3; round += 1) {
+          const [row] = await connections.query("select 'slept' as what from pg_sleep(1.5)")
+          expect(row).toEqual({ what: 'slept' })
+        }
+        const most = 2 + (performance.now() - startedAt) / 5000
+        expect(relay.accepted).toBeGreaterThan(1)
+        expect(relay.accepted).toBeLessThanOrEqual(most)
+      },
+      { max: 1, isPrompt: true },
+    )
+  })
+
   test('replace a silent connection for messages once they are asked to prove it', async () => {
     await using relay = await startRelay(server.port)
     const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
@@ -400,6 +437,8 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
 /** A relay to the server, with the faults of a firewall. */
 interface Relay extends AsyncDisposable {
   readonly port: number
+  /** How many connections were opened so far. */
+  readonly accepted: number
   /** Resets every connection. */
   reset(): void
   /** Leaves the present connections open, but passes nothing on them any more. */
@@ -411,10 +450,12 @@ interface Relay extends AsyncDisposable {
 async function startRelay(targetPort: number): Promise<Relay> {
   const links = new Set<{ readonly client: Socket; readonly upstream: Socket }>()
   let last: string | undefined
+  let accepted = 0
   const relay = createServer((client) => {
     const upstream = connect(targetPort, '127.0.0.1')
     const link = { client, upstream }
     links.add(link)
+    accepted += 1
     for (const socket of [client, upstream]) socket.on('error', () => {})
     client.on('close', () => upstream.destroy())
     upstream.on('close', () => client.destroy())
@@ -427,6 +468,9 @@ async function startRelay(targetPort: number): Promise<Relay> {
   await once(relay, 'listening')
   return {
     port: (relay.address() as AddressInfo).port,
+    get accepted() {
+      return accepted
+    },
     reset() {
       for (const { client } of links) client.resetAndDestroy()
       links.clear()

@@ -39,6 +39,7 @@ export function postgresStore(client: PostgresPool, options: PostgresStoreOption
     max: mostCalls,
     applicationName: 'holdfast locks',
     statementLimitMs: STATEMENT_LIMIT_MS,
+    isPrompt: true,
     settings: PLANNING,
   })
   const store = new PostgresStore({
