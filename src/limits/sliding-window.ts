@@ -49,7 +49,7 @@ export class WindowLimiter implements RateLimiter {
     const known = this.#known.untilFreeMs(key, units)
     if (known !== undefined) return known
     const { askedAt, ends } = await this.#look(key)
-    const untilFreeMs = freeAfterMs(ends, this.points - units)
+    const untilFreeMs = freeAfterMs(ends, { units, limit: this.points })
     if (untilFreeMs > 0) this.#known.add(key, { units, askedAt, untilFreeMs })
     return untilFreeMs
   }
@@ -69,7 +69,13 @@ const POINT = { renew: false, minHold: 0, lockDelay: 0 } as const
 /** Which points are taken, those first that come back first. `askedAt` is on the clock of `performance.now()`. */
 interface TakenPoints {
   readonly askedAt: number
-  readonly ends: readonly { readonly units: number; readonly remainingMs: number }[]
+  readonly ends: readonly (Taken & { readonly remainingMs: number })[]
+}
+
+/** `limit`: the number of points of the process that took them. In a deployment it may be another one than here. */
+interface Taken {
+  readonly units: number
+  readonly limit: number
 }
 
 async function lookAt(locks: Locks, key: string): Promise<TakenPoints> {
@@ -78,14 +84,13 @@ async function lookAt(locks: Locks, key: string): Promise<TakenPoints> {
   return { askedAt, ends: [...holders].sort((one, other) => one.remainingMs - other.remainingMs) }
 }
 
-/** How long it takes until no more than `most` points are taken. */
-function freeAfterMs(ends: TakenPoints['ends'], most: number): number {
-  let taken = ends.reduce((sum, { units }) => sum + units, 0)
-  let afterMs = 0
-  for (const { units, remainingMs } of ends) {
-    if (taken <= most) break
-    taken -= units
-    afterMs = remainingMs
+/** How long it takes until the store admits it: until all points together fit into the limit of each process that has some of them. */
+function freeAfterMs(ends: TakenPoints['ends'], asked: Taken): number {
+  let { units, limit } = asked
+  for (const end of [...ends].reverse()) {
+    units += end.units
+    limit = Math.min(limit, end.limit)
+    if (units > limit) return end.remainingMs
   }
-  return afterMs
+  return 0
 }

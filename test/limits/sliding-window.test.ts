@@ -84,6 +84,20 @@ describe('a sliding window', () => {
     })
   })
 
+  test('says when a call can begin although other processes have fewer points, as during a deployment', async () => {
+    const store = memoryStore()
+    const limitOf = (points: number) =>
+      createLimit(locksInMemory(store), 'api', { concurrency: 9, rate: { points, window: '10s' } })
+    const [before, after] = [limitOf(10), limitOf(2)]
+    for (let call = 0; call < 2; call += 1)
+      expect(await after.tryRun('ada', () => 1)).toMatchObject({ ran: true })
+    for (const limit of [before, after]) {
+      const refusal = await limit.tryRun('ada', () => 2)
+      expect(refusal).toMatchObject({ ran: false, reason: 'rate' })
+      expect('retryAfterMs' in refusal && refusal.retryAfterMs).toBeGreaterThan(9000)
+    }
+  })
+
   test('keeps no caller out of a slot, whatever names users choose', async () => {
     const locks = locksInMemory()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 9, window: '1h' } })
