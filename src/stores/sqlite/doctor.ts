@@ -1,10 +1,7 @@
 import {
   accessSync,
-  closeSync,
   constants,
-  openSync,
   readFileSync,
-  readSync,
   realpathSync,
   type StatsFs,
   statfsSync,
@@ -14,7 +11,7 @@ import { dirname } from 'node:path'
 import type { Finding } from '../../base/diagnosis.ts'
 import { parsePath } from './file-path.ts'
 import { fileSystemOf } from './file-system.ts'
-import { hasEngine } from './sqlite-engine.ts'
+import { hasEngine, openDatabase } from './sqlite-engine.ts'
 
 /** Findings about a lock file that the store itself does not make. */
 export function diagnoseSqlite(path: string): readonly Finding[] {
@@ -55,28 +52,25 @@ function fileSystem(file: string): Finding | undefined {
   return { check, verdict: 'ok', text: `The file lies on ${type}, a disk of this machine.` }
 }
 
-/** Bytes 18 and 19 of the file say how it is written and read: 2 is the write-ahead log (sqlite.org/fileformat.html §1.3). */
+/** SQLite itself is asked. To close the file without it would drop the file locks of a store in this process. */
 function journal(file: string): Finding | undefined {
   const check = 'journal'
-  const header = Buffer.alloc(20)
-  const descriptor = openSync(file, 'r')
+  accessSync(file)
+  const database = openDatabase(file, undefined)
   try {
-    readSync(descriptor, header, 0, header.length, 0)
+    const { journal_mode } = database.prepare('PRAGMA journal_mode').get() as {
+      readonly journal_mode: string
+    }
+    if (journal_mode === 'wal') return { check, verdict: 'ok', text: 'The file has a write-ahead log.' }
   } finally {
-    closeSync(descriptor)
+    database.close()
   }
-  // The store has said what it is instead.
-  if (header.toString('latin1', 0, MAGIC.length) !== MAGIC) return undefined
-  if (header[18] === 2 && header[19] === 2)
-    return { check, verdict: 'ok', text: 'The file has a write-ahead log.' }
   return {
     check,
     verdict: 'warning',
     text: 'The file has no write-ahead log, so each lock waits for the disk. End the program that has changed that, and let the store open it again.',
   }
 }
-
-const MAGIC = 'SQLite format 3\0'
 
 function permissions(file: string): Finding {
   const check = 'permissions'

@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process'
-import { chmodSync, cpSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { chmodSync, cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { diagnose } from '../../../src/index.ts'
+import { createLocks, diagnose } from '../../../src/index.ts'
 import { diagnoseSqlite, roomOn } from '../../../src/stores/sqlite/doctor.ts'
+import { openSqlite } from '../../../src/stores/sqlite/index.ts'
 import { openDatabase } from '../../../src/stores/sqlite/sqlite-engine.ts'
 
 let folder: string
@@ -24,6 +25,26 @@ test('the doctor finds nothing wrong with a lock file on a disk', async () => {
     process.platform === 'linux' ? checks : checks.filter((check) => check !== 'file system'),
   )
 })
+
+test.runIf(process.platform === 'linux')(
+  'the doctor drops no file lock of a store in this process',
+  async () => {
+    const path = join(folder, 'locks.db')
+    await using locks = createLocks(await openSqlite({ path }))
+    await locks.acquire('key')
+    const fileLocks = () => {
+      const own = `:${statSync(path).ino} `
+      return readFileSync('/proc/locks', 'utf8')
+        .split('\n')
+        .filter((line) => line.includes(` ${process.pid} `) && line.includes(own))
+        .map((line) => line.replace(/^\d+/, ''))
+    }
+    const before = fileLocks()
+    expect(before).not.toEqual([])
+    diagnoseSqlite(path)
+    expect(fileLocks()).toEqual(before)
+  },
+)
 
 test('without any SQLite the doctor finds nothing fine about a file that cannot be used', async () => {
   openDatabase(join(folder, 'locks.db'), undefined).close()
