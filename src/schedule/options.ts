@@ -39,8 +39,8 @@ export interface ScheduledJobOptions {
    */
   readonly missed?: 'skip' | 'once' | 'all' | undefined
   /**
-   * How late a missed tick may still run, from 0 to 24 days. Only with `missed` `once` or `all`; with `skip` it is an error.
-   * Default: 1 h.
+   * How late a missed tick may still run, from 0 to 24 days. A tick may be 30 s late in any case. Only with `missed` `once` or
+   * `all`; with `skip` it is an error. Default: 1 h.
    */
   readonly catchUp?: Duration | undefined
   /**
@@ -118,6 +118,7 @@ export function parseJobOptions(options: ScheduledJobOptions, { timezone }: Sche
   if (missed === 'skip' && options.catchUp !== undefined) {
     throw expected('catchUp', "left out unless `missed` is 'once' or 'all'", options.catchUp)
   }
+  const catchUpMs = parseDuration('catchUp', options.catchUp ?? '1h', HOLD_RANGE)
   const minHoldMs = parseDuration('minHold', options.minHold ?? 0, HOLD_RANGE)
   const maxRunMs = optional('maxRun', options.maxRun)
   if (maxRunMs !== undefined && maxRunMs < minHoldMs) {
@@ -126,7 +127,8 @@ export function parseJobOptions(options: ScheduledJobOptions, { timezone }: Sche
   return {
     timezone: options.timezone ?? timezone,
     missed,
-    windowMs: missed === 'skip' ? LATE_MS : parseDuration('catchUp', options.catchUp ?? '1h', HOLD_RANGE),
+    // A process that is late by so little has missed nothing, whatever becomes of missed ticks.
+    windowMs: missed === 'skip' ? LATE_MS : Math.max(LATE_MS, catchUpMs),
     overlap: oneOf('overlap', options.overlap ?? 'skip', ['skip', 'queue']),
     afterCrash: oneOf('afterCrash', options.afterCrash ?? 'retry', ['retry', 'skip']),
     minHoldMs,

@@ -76,6 +76,18 @@ describe('ticks at which no process ran', () => {
     expect(minutes(await outage({ missed: 'once', catchUp: '3m' }))).not.toContain('second 09:20')
   })
 
+  test.each(['once', 'all'] as const)(
+    'do not include one that a process is less than 30 s late for, whatever `catchUp` says (%s)',
+    async (missed) => {
+      const stage = new Stage('2027-01-15T08:09:50Z')
+      starts(stage, 'a', { missed, catchUp: 0 })
+      await stage.clock.advance(5000)
+      stage.clock.block(25_000)
+      await stage.clock.advance(1000)
+      expect(minutes(stage)).toEqual(['a 08:10'])
+    },
+  )
+
   test('are made up for once, even if several processes start together', async () => {
     const stage = new Stage('2027-01-15T08:00:30Z')
     const first = starts(stage, 'first', { missed: 'all' })
