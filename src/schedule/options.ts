@@ -33,7 +33,7 @@ export interface ScheduledJobOptions {
   /**
    * What becomes of missed ticks: no process began them in time, because all were down, suspended or busy. Default: `skip`.
    *
-   * - `skip`: a tick that no process has begun within 30 s is left out.
+   * - `skip`: a tick that no process has begun within 30 s is left out. If several ticks are late, only the last one runs.
    * - `once`: only the last missed tick runs.
    * - `all`: every missed tick runs, in order.
    */

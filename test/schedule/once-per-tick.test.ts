@@ -193,6 +193,24 @@ describe('time that does not go as planned', () => {
     expect(stage.ticks.map((tick) => tick.slice(17, 19))).toEqual(['20', '00', '10'])
   })
 
+  test.each([
+    { missed: 'skip', expected: ['10', '40', '50'] },
+    { missed: 'once', expected: ['10', '40', '50'] },
+    { missed: 'all', expected: ['10', '20', '30', '40', '50'] },
+  ] as const)(
+    'of several ticks that are less than 30 s late, the last one runs, or each one ($missed)',
+    async ({ missed, expected: ticks }) => {
+      const stage = new Stage('2027-01-15T08:00:05Z')
+      const a = stage.member('a')
+      a.schedule.add('job', '*/10 * * * * *', { missed }, stage.work(a))
+      a.schedule.start()
+      await stage.clock.advance(10_000)
+      stage.clock.block(25_000)
+      await stage.clock.advance(10_000)
+      expect(stage.ticks.map((tick) => tick.slice(17, 19))).toEqual(ticks)
+    },
+  )
+
   test('work that blocks the event loop beyond its lease fails, and the next tick runs', async () => {
     const stage = new Stage()
     const a = stage.member('a')
