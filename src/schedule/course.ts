@@ -12,6 +12,8 @@ export class Course {
   #doneUntilMs: number
   /** Since when the wall clock has not jumped. This process has handled all ticks from here to `#doneUntilMs`. */
   #livedFromMs: number
+  /** What this process has handled before the wall clock jumped. If the time of these ticks comes again, they are not due. */
+  #handled: HandledTicks[] = []
   /** Ticks up to here came during a run of this process, and do not count as late. */
   #excusedUntilMs: number = Number.NEGATIVE_INFINITY
   #lookedAt: Instant
@@ -35,7 +37,7 @@ export class Course {
 
   /** The next tick that is still to come; `undefined` when none is. */
   get next(): number | undefined {
-    return this.#ticks.next(Math.max(this.nowMs, this.#doneUntilMs))
+    return this.#nextUnhandled(Math.max(this.nowMs, this.#doneUntilMs))
   }
 
   /** The tick to handle now, if there is one. */
@@ -43,11 +45,13 @@ export class Course {
     const nowMs = this.#readClock()
     const { missed, windowMs } = this.#settings
     if (missed === 'all') {
-      const tick = this.#ticks.next(Math.max(this.#doneUntilMs, nowMs - windowMs))
+      const tick = this.#nextUnhandled(Math.max(this.#doneUntilMs, nowMs - windowMs))
       return tick !== undefined && tick <= nowMs ? tick : undefined
     }
     const tick = this.#ticks.last(nowMs)
-    return tick === undefined || tick <= this.#doneUntilMs || this.isLate(tick) ? undefined : tick
+    if (tick === undefined || tick <= this.#doneUntilMs || this.#handledWith(tick) !== undefined)
+      return undefined
+    return this.isLate(tick) ? undefined : tick
   }
 
   /** How long to sleep until the next tick, or until the clock has to be checked for a jump. */
@@ -79,11 +83,11 @@ export class Course {
     if (latest === undefined) return undefined
     const reliableFromMs = this.nowMs - reliableMs(latest)
     for (let gap = this.#gaps[0]; gap !== undefined; gap = this.#gaps[0]) {
-      const tick = this.#ticks.next(Math.max(gap.afterMs, reliableFromMs))
+      const tick = this.#nextUnhandled(Math.max(gap.afterMs, reliableFromMs))
       if (tick !== undefined && tick < gap.beforeMs) return tick <= untilMs ? tick : undefined
       this.#gaps.shift()
     }
-    const tick = this.#ticks.next(Math.max(this.#doneUntilMs, this.#judgedUntilMs, reliableFromMs))
+    const tick = this.#nextUnhandled(Math.max(this.#doneUntilMs, this.#judgedUntilMs, reliableFromMs))
     return tick !== undefined && tick <= untilMs ? tick : undefined
   }
 
@@ -132,14 +136,34 @@ export class Course {
     const at = now(this.#clock)
     this.#lookedAt = at
     const jumpedMs = at.wallMs - before.wallMs - (at.monotonicMs - before.monotonicMs)
-    if (jumpedMs > JUMP_MS) this.#livedFromMs = at.wallMs
+    if (jumpedMs > JUMP_MS) this.#liveFrom(at.wallMs)
     // A clock that is set back to before `#livedFromMs` meets ticks that are not handled yet. Ticks after it are handled.
     if (at.wallMs < this.#livedFromMs) {
-      this.#livedFromMs = this.#doneUntilMs = at.wallMs
+      this.#liveFrom(at.wallMs)
+      this.#doneUntilMs = at.wallMs
       this.#gaps = []
       this.#judgedUntilMs = Number.NEGATIVE_INFINITY
     }
     return at.wallMs
+  }
+
+  #liveFrom(wallMs: number): void {
+    const lived = { afterMs: this.#livedFromMs, untilMs: this.#doneUntilMs }
+    this.#livedFromMs = wallMs
+    if (lived.untilMs > lived.afterMs) this.#handled = [...this.#handled, lived].slice(-MOST_JUMPS)
+  }
+
+  #nextUnhandled(afterMs: number): number | undefined {
+    for (let fromMs = afterMs; ; ) {
+      const tick = this.#ticks.next(fromMs)
+      const handled = tick === undefined ? undefined : this.#handledWith(tick)
+      if (handled === undefined) return tick
+      fromMs = handled.untilMs
+    }
+  }
+
+  #handledWith(tickMs: number): HandledTicks | undefined {
+    return this.#handled.find(({ afterMs, untilMs }) => tickMs > afterMs && tickMs <= untilMs)
   }
 
   #addGap(afterMs: number, beforeMs: number): void {
@@ -157,9 +181,16 @@ interface TicksBetween {
   readonly beforeMs: number
 }
 
+/** The ticks after one instant, up to the other. */
+interface HandledTicks {
+  readonly afterMs: number
+  readonly untilMs: number
+}
+
 /** How far the clocks of the processes may differ. */
 export const SKEW_MS = 300_000
 const MOST_GAPS = 100
+const MOST_JUMPS = 100
 
 /** If the wall clock gains this much on the monotonic clock, it was set, or its machine slept. */
 const JUMP_MS = 60_000

@@ -359,6 +359,16 @@ describe('no tick is missed', () => {
     expect(missed).toEqual([])
   })
 
+  test('that ran before the clock of its process was set back', async () => {
+    const missed = listens('missed')
+    const stage = new Stage()
+    const a = starts(stage, 'a', { expression: '* * * * *' })
+    await stage.clock.advance(30 * MINUTE_MS)
+    a.setClock(-40 * MINUTE_MS)
+    await stage.clock.advance(60 * MINUTE_MS)
+    expect(missed).toEqual([])
+  })
+
   test('of a job that is new, or that has a new expression', async () => {
     const missed = listens('missed')
     const stage = new Stage('2027-01-15T08:00:30Z')

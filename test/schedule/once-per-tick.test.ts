@@ -239,6 +239,38 @@ describe('time that does not go as planned', () => {
     expect(new Set(stage.ticks).size).toBe(35)
   })
 
+  test.each(['skip', 'all'] as const)(
+    'a wall clock that is set back to before the start of its process runs no tick twice, and goes on (%s)',
+    async (missed) => {
+      const stage = new Stage()
+      const a = stage.member('a')
+      a.schedule.add('job', '* * * * *', { missed }, stage.work(a))
+      a.schedule.start()
+      await stage.clock.advance(30 * MINUTE_MS)
+      a.setClock(-40 * MINUTE_MS)
+      await stage.clock.advance(10 * MINUTE_MS)
+      expect(stage.ticks.slice(-1)).toEqual(['2027-01-15T08:00:00.000Z'])
+      expect(a.schedule.jobs[0]?.nextAt).toEqual(new Date('2027-01-15T08:31:00Z'))
+      await stage.clock.advance(31 * MINUTE_MS)
+      expect(stage.ticks).toHaveLength(41)
+      expect(new Set(stage.ticks).size).toBe(41)
+    },
+  )
+
+  test('a wall clock that is set forward, and then back, runs no tick twice', async () => {
+    const stage = new Stage()
+    const a = stage.member('a')
+    a.schedule.add('job', '* * * * *', stage.work(a))
+    a.schedule.start()
+    await stage.clock.advance(30 * MINUTE_MS)
+    a.setClock(24 * HOUR_MS)
+    await stage.clock.advance(5 * MINUTE_MS)
+    a.setClock(-24 * HOUR_MS - 30 * MINUTE_MS)
+    await stage.clock.advance(30 * MINUTE_MS)
+    expect(stage.ticks.length).toBeGreaterThanOrEqual(39)
+    expect(new Set(stage.ticks).size).toBe(stage.ticks.length)
+  })
+
   test('a wall clock that was a year ahead, and is set right, does not stop the job for a year', async () => {
     const stage = new Stage()
     const a = stage.member('a')
