@@ -14,6 +14,10 @@ export class Course {
   #livedFromMs: number
   /** What this process has handled before the wall clock jumped. If the time of these ticks comes again, they are not due. */
   #handled: HandledTicks[] = []
+  /** Ticks up to here are handled, or were passed over and the store was asked if another process has begun them. */
+  #searchedUntilMs: number = Number.NEGATIVE_INFINITY
+  /** A tick that was passed over, and that another process has begun. If that run breaks off, this process takes it over. */
+  #begunMs: number | undefined
   /** Ticks up to here came during a run of this process, and do not count as late. */
   #excusedUntilMs: number = Number.NEGATIVE_INFINITY
   #lookedAt: Instant
@@ -42,7 +46,37 @@ export class Course {
 
   /** The tick to handle now, if there is one. */
   due(): number | undefined {
+    const tick = this.#dueInTime(this.#readClock())
+    const begun = this.#begunMs
+    return begun === undefined || (tick !== undefined && tick < begun) ? tick : begun
+  }
+
+  /**
+   * The last tick, if this process has passed it over: the tick came before the start, or this process was late for it. Another
+   * process may have begun it, or one of those before it.
+   */
+  passedOver(): number | undefined {
     const nowMs = this.#readClock()
+    const tick = this.#ticks.last(nowMs)
+    if (tick === undefined || tick <= this.#searchedUntilMs || this.#handledWith(tick) !== undefined)
+      return undefined
+    const isFirst = this.#searchedUntilMs === Number.NEGATIVE_INFINITY
+    return isFirst || this.#dueInTime(nowMs) === undefined ? tick : undefined
+  }
+
+  /** `begunMs`: of the ticks up to `untilMs`, the one that another process has begun and not settled. */
+  searched(untilMs: number, begunMs: number | undefined): void {
+    this.#searchedUntilMs = untilMs
+    if (begunMs === undefined) return
+    this.#begunMs = begunMs
+    if (this.#settings.missed !== 'skip' || begunMs > this.#doneUntilMs) return
+    // The ticks from then until the start came during that run. With `overlap: 'queue'` the last of them runs after it.
+    this.#judgedUntilMs = Math.max(this.#judgedUntilMs, this.#doneUntilMs)
+    this.#doneUntilMs = begunMs - 1
+    this.#livedFromMs = Math.min(this.#livedFromMs, this.#doneUntilMs)
+  }
+
+  #dueInTime(nowMs: number): number | undefined {
     const { missed, windowMs } = this.#settings
     if (missed === 'all') {
       const tick = this.#nextUnhandled(Math.max(this.#doneUntilMs, nowMs - windowMs))
@@ -62,6 +96,8 @@ export class Course {
 
   /** `isOpen`: the tick was left out here, and nothing tells that another process has run it. */
   attended(tickMs: number, { isOpen }: { readonly isOpen: boolean }): void {
+    if (tickMs === this.#begunMs) this.#begunMs = undefined
+    this.#searchedUntilMs = Math.max(this.#searchedUntilMs, tickMs)
     if (tickMs <= this.#doneUntilMs) return
     this.#addGap(Math.max(this.#doneUntilMs, this.#judgedUntilMs), isOpen ? tickMs + 1 : tickMs)
     this.#doneUntilMs = tickMs
@@ -141,6 +177,7 @@ export class Course {
     if (at.wallMs < this.#livedFromMs) {
       this.#liveFrom(at.wallMs)
       this.#doneUntilMs = at.wallMs
+      this.#searchedUntilMs = Math.min(this.#searchedUntilMs, at.wallMs)
       this.#gaps = []
       this.#judgedUntilMs = Number.NEGATIVE_INFINITY
     }

@@ -4,6 +4,7 @@ import { LONGEST_MS, show } from '../base/duration.ts'
 import { Ticks } from '../base/ticks.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
+import { findBegunTick } from './begun-tick.ts'
 import { Course } from './course.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
 import { MissedTicks } from './missed-ticks.ts'
@@ -26,7 +27,8 @@ export interface JobParts {
 /**
  * One job of a schedule, in this process. A tick goes through these steps:
  *
- * 1. Due: `Course` says so, by the clock of this process.
+ * 1. Due: `Course` says so, by the clock of this process. A tick from before the start, or that this process was late for, is due
+ *    if the store says that another process has begun it. So a run that breaks off later is taken over.
  * 2. Is it settled? If the store has its `done` mark, another process ran it.
  * 3. The lock of the job. The process waits for it, and then looks for the `done` mark once more. If the tick is late by now and no
  *    run of it has begun, it is left out.
@@ -146,6 +148,8 @@ export class Job implements ScheduledJob {
       try {
         if (course.shouldLearn) course.learn(await this.#marks.knownForMs(this.expression, this.timezone))
         if (missedTicks.shouldLookBack) await missedTicks.lookBack()
+        const passedMs = course.passedOver()
+        if (passedMs !== undefined) course.searched(passedMs, await this.#begunTick(passedMs))
         const tick = course.due()
         if (tick !== undefined) {
           const isOpen = (await missedTicks.presentDuring(this.#attend(tick))) === 'left out'
@@ -161,6 +165,11 @@ export class Job implements ScheduledJob {
         await paused(schedule.clock, backoffMs(ASKING_AGAIN, failures), stopping)
       }
     }
+  }
+
+  #begunTick(lastMs: number): Promise<number | undefined> {
+    const [ticks, marks, stopping] = [this.#ticks, this.#marks, this.#stopping.signal]
+    return findBegunTick({ ticks, marks, lastMs, nowMs: this.#course.nowMs, stopping })
   }
 
   /** `left out`: the tick is too late. Nothing tells whether it has run. */

@@ -61,6 +61,15 @@ export class Marks {
     return this.#isTaken(this.#keyOf(tickMs, begun(1)), this.#asking)
   }
 
+  /**
+   * `begun`: a run of this tick goes on, or broke off and was not taken over. `undefined`: no run has begun, or the store has
+   * forgotten it. Out of date by the time it is read, so look again under the lock.
+   */
+  async stateOf(tickMs: number): Promise<'settled' | 'begun' | undefined> {
+    if ((await this.#holderOf(this.#keyOf(tickMs, 'done'))) !== undefined) return 'settled'
+    return (await this.#holderOf(this.#keyOf(tickMs, begun(1)))) === undefined ? undefined : 'begun'
+  }
+
   /** Whether this process is the one that tells that the tick was missed. At most one process gets `true`. */
   async claimMissed(tickMs: number, rememberMs: number): Promise<boolean> {
     const options = { ...MARK, ...this.#asking, ttl: rememberMs }

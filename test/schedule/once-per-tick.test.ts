@@ -91,10 +91,11 @@ test('a tick costs its runner nine requests and each later process one, and the 
   }
   await stage.clock.advance(15 * MINUTE_MS)
   const before = a.store.sent.length
+  const otherBefore = b.store.sent.length
   await stage.clock.advance(10 * MINUTE_MS)
   expect(stage.record).toEqual(['a 2027-01-15T08:10:00.000Z', 'a 2027-01-15T08:20:00.000Z'])
   expect(a.store.sent.slice(before).map(({ verb }) => verb)).toHaveLength(9)
-  expect(b.store.sent).toHaveLength(2)
+  expect(b.store.sent.slice(otherBefore)).toHaveLength(1)
 })
 
 describe('a process that dies in the middle of a run', () => {
