@@ -26,14 +26,14 @@ export const COMPLETED: AttemptEnd = { how: 'completed', result: null }
 export const GIVEN_BACK: AttemptEnd = { how: 'other', reason: null, retry: true, retry_in_ms: null }
 
 /** What settles one attempt. */
-interface SettlingAttempt extends Pick<SettleContext, 'tables' | 'queue' | 'keepsCompleted'> {
+interface SettlingAttempt extends Pick<SettleContext, 'tables' | 'queue' | 'progress' | 'keepsCompleted'> {
   readonly lease: LeaseTime
 }
 
 /** The facts of a claim with its ways to end. Methods need no `this`. */
 export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleContext): ClaimedJob {
-  const { tables, queue, keepsCompleted } = settling
-  const context = { tables, queue, keepsCompleted, lease }
+  const { tables, queue, progress, keepsCompleted } = settling
+  const context = { tables, queue, progress, keepsCompleted, lease }
   return {
     // One by one: a spread with methods behind it takes 5 µs.
     id: facts.id,
@@ -61,9 +61,13 @@ export function claimedJob(facts: JobFacts, lease: LeaseTime, settling: SettleCo
       checkOptions(options, ['transaction'])
       await settle(facts, GIVEN_BACK, options, context)
     },
-    async setProgress(progress) {
-      const { isCurrent } = await settling.progress.report(facts, progress)
-      if (!isCurrent) throw lostError(facts, lease)
+    setProgress(value) {
+      const stored = progress.report(facts, value).then(({ isCurrent }) => {
+        if (!isCurrent) throw lostError(facts, lease)
+      })
+      // Often nobody awaits it. Then it must not end the process.
+      stored.catch(() => {})
+      return stored
     },
     children: () => settling.views.children(facts.id),
   }
@@ -90,8 +94,10 @@ async function settle(
   attempt: Attempt,
   end: AttemptEnd,
   { transaction }: SettleOptions,
-  { tables, queue, keepsCompleted, lease }: SettlingAttempt,
+  { tables, queue, progress, keepsCompleted, lease }: SettlingAttempt,
 ): Promise<'completed' | FailOutcome> {
+  const progressUnderWay = progress.underWay(attempt)
+  if (progressUnderWay !== undefined) await progressUnderWay
   const outcome =
     transaction === undefined
       ? await queue.settle(attempt, end)

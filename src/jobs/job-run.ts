@@ -68,6 +68,11 @@ export class JobRun {
     return this.#claimed.setProgress(progress)
   }
 
+  /** Resolves when the progress that the handler has told is stored, or has failed. Undefined if all of it is. */
+  get progressUnderWay(): Promise<unknown> | undefined {
+    return this.#settling.progress.underWay(this.facts)
+  }
+
   children(): Promise<readonly JobDetails[]> {
     return this.#settling.views.children(this.facts.id)
   }

@@ -87,7 +87,8 @@ export interface ClaimedJob<Payload = unknown> extends JobFacts<Payload> {
   giveBack(options?: SettleOptions): Promise<void>
   /**
    * Stores how far the job is, for `list`, `find` and those who wait for the job: JSON of up to 8,000 bytes. While a request is
-   * on its way, only the latest value is kept for the next one, so you may call it as often as you like.
+   * on its way, only the latest value is kept for the next one, so you may call it as often as you like. You need not await it: the
+   * last value is stored before the job is settled.
    *
    * @throws {LeaseLostError} if this attempt is not the current one.
    * @throws {StoreError} `store-unavailable`: no answer came. The job goes on.

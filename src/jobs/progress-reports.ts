@@ -14,6 +14,7 @@ interface ProgressReport {
 export class ProgressReports {
   readonly #tables: JobTables
   #pending = new Map<string, ProgressReport>()
+  #sent: ReadonlyMap<string, ProgressReport> = new Map()
   #isSending = false
 
   constructor(tables: JobTables) {
@@ -36,9 +37,16 @@ export class ProgressReports {
     return report.stored
   }
 
+  /** Resolves when what was reported of this attempt is stored, or has failed. Undefined if nothing is under way. */
+  underWay(attempt: AttemptId): Promise<unknown> | undefined {
+    const key = attemptKey(attempt)
+    return (this.#pending.get(key) ?? this.#sent.get(key))?.stored.catch(() => {})
+  }
+
   async #send(): Promise<void> {
     while (this.#pending.size > 0) {
       const reports = this.#pending
+      this.#sent = reports
       this.#pending = new Map()
       try {
         const entries = [...reports.values()].map(({ attempt: { id, attempt }, progress }) => ({
@@ -52,6 +60,7 @@ export class ProgressReports {
         for (const { reject } of reports.values()) reject(error)
       }
     }
+    this.#sent = new Map()
     this.#isSending = false
   }
 }

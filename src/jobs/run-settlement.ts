@@ -122,6 +122,9 @@ export class RunSettlement {
 
   /** Tries until the database answers, or until the answer makes no difference any more. */
   async #settleInTries(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {
+    const { progressUnderWay } = run
+    // Afterwards it would be refused, and the last value lost.
+    if (progressUnderWay !== undefined) await progressUnderWay
     for (let failures = 1; ; failures += 1) {
       try {
         const outcome = await this.#options.queue.settle(run.facts, end, {

@@ -163,6 +163,31 @@ test('a watch tells the progress and the attempts of a job, and those who wait a
   expect((await jobs.find(id))?.result).toBe('end')
 })
 
+test.each([
+  ['that returns', () => Promise.resolve()],
+  ['that completes itself', (job: RunningJob) => job.complete()],
+])('the last progress of a handler %s is kept, although nobody awaits it', async (_how, end) => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  jobs.work({
+    async copy(job) {
+      for (let part = 1; part <= 30; part += 1) {
+        void job.setProgress(part)
+        if (part % 10 === 0) await new Promise((resolve) => setTimeout(resolve, 1))
+      }
+      await end(job)
+      // Too late. It ends no process.
+      void job.setProgress(31)
+    },
+  })
+  for (let count = 0; count < 20; count += 1) {
+    const id = (await jobs.enqueue('copy')) ?? ''
+    await jobs.waitFor(id)
+    expect((await jobs.find(id))?.progress).toBeGreaterThanOrEqual(30)
+  }
+})
+
 test('of many reports at once the last one stays, and an attempt that was taken over can report nothing', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
