@@ -158,10 +158,10 @@ export class JobTables {
     })
   }
 
-  /** Resolves with the attempts that are not the ones that run. */
+  /** `gone`: the attempts that are not the ones that run. `skipped`: those that another transaction has locked: ask again. */
   async report(
     entries: readonly (AttemptId & { readonly progress: string })[],
-  ): Promise<readonly AttemptId[]> {
+  ): Promise<{ readonly gone: readonly AttemptId[]; readonly skipped: readonly AttemptId[] }> {
     return this.call('jobs_report($1::text::json)', [JSON.stringify(entries)], {
       doing: 'storing the progress of jobs',
     })

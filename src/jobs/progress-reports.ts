@@ -5,6 +5,8 @@ import { type AttemptId, attemptKey, attemptKeys } from './statements.ts'
 interface ProgressReport {
   readonly attempt: AttemptId
   progress: string
+  /** How often it was skipped, because another transaction had locked the job. */
+  skips: number
   readonly stored: Promise<{ readonly isCurrent: boolean }>
   readonly resolve: (answer: { readonly isCurrent: boolean }) => void
   readonly reject: (error: unknown) => void
@@ -54,8 +56,13 @@ export class ProgressReports {
           attempt,
           progress,
         }))
-        const gone = attemptKeys(await this.#tables.report(entries))
-        for (const [key, { resolve }] of reports) resolve({ isCurrent: !gone.has(key) })
+        const answer = await this.#tables.report(entries)
+        const [gone, skipped] = [attemptKeys(answer.gone), attemptKeys(answer.skipped)]
+        for (const [key, report] of reports) {
+          if (!skipped.has(key) || !this.#triesAgain(key, report))
+            report.resolve({ isCurrent: !gone.has(key) })
+        }
+        if (skipped.size > 0) await new Promise((resolve) => setTimeout(resolve, LOCKED_MS))
       } catch (error) {
         for (const { reject } of reports.values()) reject(error)
       }
@@ -63,9 +70,21 @@ export class ProgressReports {
     this.#sent = new Map()
     this.#isSending = false
   }
+
+  /** A statement of ours locks a job for a moment. A transaction of the user's may lock it for long, and is not waited for. */
+  #triesAgain(key: string, report: ProgressReport): boolean {
+    report.skips += 1
+    if (report.skips >= MOST_SKIPS) return false
+    const later = this.#pending.get(key)
+    if (later === undefined) this.#pending.set(key, report)
+    else later.stored.then(report.resolve, report.reject)
+    return true
+  }
 }
 
 const MOST_BYTES = 8000
+const MOST_SKIPS = 10
+const LOCKED_MS = 10
 
 function newReport(attempt: AttemptId, progress: string): ProgressReport {
   let resolve: ProgressReport['resolve'] = () => {}
@@ -74,5 +93,5 @@ function newReport(attempt: AttemptId, progress: string): ProgressReport {
     resolve = onStored
     reject = onFailed
   })
-  return { attempt, progress, stored, resolve, reject }
+  return { attempt, progress, skips: 0, stored, resolve, reject }
 }

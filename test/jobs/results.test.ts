@@ -219,6 +219,26 @@ test('a job that waits for a transaction of its own is not held up by its progre
   expect(await waiting).toMatchObject({ state: 'completed', progress: null })
 })
 
+test('the progress of a job that is locked for a moment is stored after that', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a')) ?? ''
+  const client = await scene.connect()
+  const [job] = await jobs.claim('a')
+  await client.query('begin')
+  await client.query(`select from ${scene.schema}.jobs for update`)
+  const telling = [
+    job?.setProgress('first'),
+    new Promise((resolve) => setTimeout(resolve, 30)),
+    job?.setProgress('last'),
+  ]
+  await telling[1]
+  await client.query('commit')
+  await Promise.all(telling)
+  expect(await jobs.find(id)).toMatchObject({ progress: 'last' })
+})
+
 test('a lost answer and a restart of the database lose no result and no wait', async () => {
   await using server = await startPostgres()
   await using scene = new JobsScene(server)

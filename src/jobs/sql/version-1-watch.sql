@@ -24,23 +24,31 @@ begin
 end
 $function$;
 
--- Stores the progress of attempts: [{ id, attempt, progress }], where progress is a JSON text of its own. Leaves out a job that
--- another transaction has locked. Answers [{ id, attempt }]: the attempts that are not the ones that run.
+-- Stores the progress of attempts: [{ id, attempt, progress }], where progress is a JSON text of its own. Answers { gone, skipped }, both
+-- [{ id, attempt }]. gone: attempts that are not the ones that run. skipped: those of jobs that another transaction has locked.
 create function "{schema}".jobs_report(entries json) returns json language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
   answer json;
+  stored bigint[];
 begin
   with held as (
     select j.id, e.progress from json_to_recordset(entries) as e (id bigint, attempt integer, progress text)
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for no key update of j skip locked
+  ), written as (
+    update jobs j set progress = held.progress::json from held where j.id = held.id returning j.id
   )
-  update jobs j set progress = held.progress::json from held where j.id = held.id;
-  select coalesce(json_agg(json_build_object('id', e.id::text, 'attempt', e.attempt)), '[]') into answer
-  from json_to_recordset(entries) as e (id bigint, attempt integer)
-  left join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
-  where j.id is null;
+  select coalesce(array_agg(id), '{}') into stored from written;
+  select json_build_object(
+    'gone', coalesce(json_agg(attempts) filter (where is_gone), '[]'),
+    'skipped', coalesce(json_agg(attempts) filter (where not is_gone and not id = any (stored)), '[]')
+  ) into answer
+  from (
+    select e.id, json_build_object('id', e.id::text, 'attempt', e.attempt) as attempts, j.id is null as is_gone
+    from json_to_recordset(entries) as e (id bigint, attempt integer)
+    left join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
+  ) as asked;
   return answer;
 end
 $function$;
