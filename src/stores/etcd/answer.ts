@@ -122,7 +122,7 @@ async function tryFound(
   if (value.state === 'gone')
     return value.evicted ? { tag: 'gone', evicted: true, reason: value.reason } : GONE
   if (value.state !== 'here') return GONE
-  await session.fences.value()
+  const base = await session.fences.value()
   const holdLease = await leases.shared(termMs(ticket))
   const bound = leases.keptAlive(pair.lease)
   // A ticket of another process may hold: its key must never be bound to the lease of waiters.
@@ -134,12 +134,14 @@ async function tryFound(
   const range: Operation = { tag: 'range', ...names.room(ticket.key) }
   const told = await session
     .transact({
-      when: [isAt(name, modRevision)],
+      when: [{ that: 'value', is: 'equal', key: base.name, value: base.text }, isAt(name, modRevision)],
       apply: isOurs ? [range] : [put, range],
-      otherwise: [],
+      otherwise: [{ tag: 'range', key: base.name }],
     })
     .catch((error: unknown) => session.leaseGone(error, lease))
-  if (told === undefined || !told.reply.succeeded) return undefined
+  if (told === undefined) return undefined
+  if (!told.reply.succeeded)
+    return session.fences.changed(told.reply.ranges[0]?.pairs[0]) ? 'read-again' : undefined
   const { revision, ranges } = told.reply
   const written = {
     ...{ name, at, createRevision, lease, holdLease },

@@ -49,6 +49,8 @@ class AcquireRound {
   readonly #record: TicketRecord
   #sentTo: ServerSet = NO_SERVERS
   #unansweredBy: ServerSet = NO_SERVERS
+  /** Servers that have voted for the ticket after the first poll was decided, and before the outcome. */
+  #lateVotes: ServerSet = NO_SERVERS
   #outcome: 'open' | 'held' | 'queued' | 'refused' = 'open'
   readonly #proposal: Proposal | undefined
 
@@ -121,6 +123,7 @@ class AcquireRound {
     // The release of the ticket was sent after this request, or is pending, and ends the vote.
     if (this.#record.isOver && this.#outcome !== 'refused') return
     if (answer.tag !== 'held') return
+    if (this.#outcome === 'open') this.#lateVotes = withServer(this.#lateVotes, server)
     if (this.#outcome === 'refused') withdraw(server, this.#ticket)
     // If the ticket holds by now, its next renewal tells this server the fence.
     else if (this.#outcome === 'queued') {
@@ -141,7 +144,8 @@ class AcquireRound {
   #leave(tally: Tally<AcquireAnswer>): void {
     this.#quorum.tickets.end(this.#ticket.id)
     for (const server of this.#quorum.servers) {
-      if (tally.answers[server.index]?.tag === 'held') withdraw(server, this.#ticket)
+      if (tally.answers[server.index]?.tag === 'held' || has(this.#lateVotes, server))
+        withdraw(server, this.#ticket)
       else this.#cancel(server)
     }
   }

@@ -125,9 +125,13 @@ export class RedlockStore implements Store {
     const { servers, majority } = this.#quorum
     const options = { majority, wakes: this.#wakes, onWake: (wake: Wake) => this.#wake(wake) }
     this.#listening ??= new Listening(servers, options)
+    const listening = this.#listening
     try {
-      await this.#listening.flowing
+      await listening.flowing
     } catch (error) {
+      // The next listener tries again.
+      listening.close()
+      if (this.#listening === listening) this.#listening = undefined
       this.#listeners.delete(listener)
       throw error
     }

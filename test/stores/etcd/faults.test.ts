@@ -222,6 +222,23 @@ describe('an etcd that lost all its data', () => {
   })
 })
 
+describe('an etcd that lost all its data', () => {
+  test('shows the fences of now to those who knew the ones before, and its leases can be adopted', async () => {
+    await using fresh = await startEtcd()
+    const [one, two, looker] = [locksAt(fresh.url), locksAt(fresh.url), locksAt(fresh.url)]
+    for (const locks of [one, two]) await locks.withLock('before', () => {})
+    expect(await room(looker, 'before')).toBeUndefined()
+    await fresh.restart({ empty: true })
+    const lease = await one.acquire('k', { ttl: '30s' })
+    for (const locks of [two, looker])
+      expect((await room(locks, 'k'))?.holders).toMatchObject([{ fence: lease.fence }])
+    const adopted = await two.adopt(lease.detach())
+    expect(adopted.fence).toBe(lease.fence)
+    await adopted.release()
+    await Promise.all(opened.splice(0).map((each) => each.close()))
+  })
+})
+
 describe('a client that is cut off', () => {
   test('has lost its lease, by its own clock, before another one holds the key', async () => {
     await using proxy = await startProxy({ targetPort: server.port })

@@ -12,6 +12,35 @@ import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { type Masters, startMasters } from './masters.ts'
 import { steeredLink } from './steered-link.ts'
 
+describe('servers that let nobody hear messages for a while', () => {
+  test('have waiters woken by them later', async () => {
+    await using masters = await startMasters(3)
+    const right = (mark: '+' | '-') =>
+      Promise.all(
+        masters.servers.map((server) => server.command('ACL', 'SETUSER', 'default', `${mark}subscribe`)),
+      )
+    await right('-')
+    const store = masters.store()
+    await expect(Promise.resolve(store.listen?.(() => {}))).rejects.toMatchObject({ code: 'store-refused' })
+    await right('+')
+    const woken: string[] = []
+    await until('it hears messages', async () => {
+      try {
+        await store.listen?.((wake) => wake.tag !== 'all' && woken.push(wake.id))
+        return true
+      } catch {
+        return false
+      }
+    })
+    const [holder, waiter] = [ticket(), ticket()]
+    fenceOf(await store.acquire(holder))
+    expect(await store.acquire(waiter)).toMatchObject({ tag: 'queued' })
+    await store.release(releaseOf(holder))
+    await until('the waiter is woken', () => woken.includes(waiter.id))
+    await store.close()
+  })
+})
+
 describe('a server that hangs', () => {
   test('costs nothing: not on connecting, and not on acquire, renewal or release', async () => {
     await using masters = await startMasters(5)

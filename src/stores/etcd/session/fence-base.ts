@@ -36,14 +36,13 @@ export class FenceBase {
 
   /** As {@link value}, but never writes it: before the first process uses an etcd, there are no fences to show. */
   async look(): Promise<void> {
-    if (this.#known !== undefined) return
     const { reply } = await this.#cluster.ask(TXN, {
       when: [],
       apply: [{ tag: 'range', key: this.#name }],
       otherwise: [],
     })
     const [found] = reply.ranges[0]?.pairs ?? []
-    if (found !== undefined) this.#known ??= this.#parsed(found.value)
+    if (found !== undefined) this.changed(found)
   }
 
   /** Whether etcd has another base than this process knows. Notes the new one. */
