@@ -43,7 +43,10 @@ async function endsInTime(args: readonly string[]): Promise<void> {
   expect(ended).toEqual({
     code: 69,
     stdout: '',
-    stderr: expect.stringMatching(/^holdfast: The [^\n]+ did not answer within [^\n]+\n$/i),
+    // If it hangs on one connection alone, the store opens another one.
+    stderr: expect.stringMatching(
+      /^holdfast: The [^\n]+ (?:did not answer within|could not be reached)[^\n]+\n$/i,
+    ),
   })
   expect(performance.now() - startedAt).toBeLessThan(60_000)
 }
