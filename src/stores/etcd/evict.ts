@@ -7,21 +7,35 @@ import type { Session } from './session/session.ts'
 
 /** Removes tickets by force: all that the room has at one moment. */
 export async function evict(session: Session, request: EvictRequest): Promise<readonly string[]> {
-  const evicted = new Set<string>()
+  const progress: Progress = { evicted: new Set(), inDoubt: new Map() }
   for (let tries = 0; tries < MOST_TRIES; tries += 1)
-    if (await tryToEvict(session, request, evicted)) return [...evicted]
+    if (await tryToEvict(session, request, progress)) return [...progress.evicted]
   throw tooBusy(request.key)
+}
+
+interface Progress {
+  readonly evicted: Set<string>
+  /** Tickets that this call has tried to evict, by the names of their entries. An answer may have been lost. */
+  readonly inDoubt: Map<string, TicketEntry>
 }
 
 /** False when the room changed meanwhile. */
 async function tryToEvict(
   session: Session,
   { key, id, reason, onlyIfWaiting = false }: EvictRequest,
-  evicted: Set<string>,
+  { evicted, inDoubt }: Progress,
 ): Promise<boolean> {
   const { pairs, revision } = await session.read(session.names.room(key))
   const room = new EtcdRoom(key)
-  room.fill(session.entries(pairs), revision)
+  const entries = session.entries(pairs)
+  room.fill(entries, revision)
+  for (const { name, value } of entries) {
+    const entry = inDoubt.get(name)
+    if (entry === undefined || value.state !== 'gone' || !value.evicted || value.reason !== reason) continue
+    evicted.add(entry.id)
+    session.evicted(entry)
+    inDoubt.delete(name)
+  }
   const clearing = session.timers.expireFront(room)
   if (clearing !== undefined) {
     await clearing
@@ -37,11 +51,13 @@ async function tryToEvict(
   // From the end of the queue, so that no ticket is let in that is evicted a moment later.
   for (let end = targets.length; end > 0; end -= TOGETHER) {
     const some = targets.slice(Math.max(0, end - TOGETHER), end)
+    for (const entry of some) inDoubt.set(entry.name, entry)
     const isDone = await evictSome(session, some, { holders, stay, reason }).catch((error: unknown) =>
       session.tombstonesGone(error),
     )
     if (isDone !== true) return false
     for (const entry of some) {
+      inDoubt.delete(entry.name)
       evicted.add(entry.id)
       session.evicted(entry)
     }
@@ -68,12 +84,13 @@ async function evictSome(
     operations.push(await delays.operation(entry.key, entry.id, lockDelayMs))
     lockDelays.push([names.lockDelay(entry.key, entry.id), lockDelayMs])
   }
+  // First, because the answer may be lost.
+  for (const [name, ms] of lockDelays) delays.begin(name, ms)
   const { reply } = await session.transact({
     when: [...targets, ...stay].map(({ name, modRevision }) => isAt(name, modRevision)),
     apply: operations,
     otherwise: [],
   })
-  if (reply.succeeded) for (const [name, ms] of lockDelays) delays.begin(name, ms)
   return reply.succeeded
 }
 

@@ -42,6 +42,10 @@ async function room(locks: Locks, key: string): Promise<InspectedRoom | undefine
   return undefined
 }
 
+async function untilShown(locks: Locks, key: string): Promise<void> {
+  await until(`${key} is held`, async () => (await room(locks, key))?.holders.length === 1)
+}
+
 async function untilQueued(locks: Locks, key: string, count: number): Promise<void> {
   await until(`${count} wait for ${key}`, async () => (await room(locks, key))?.queue.length === count)
 }
@@ -200,6 +204,23 @@ describe('a watch', () => {
     await server.call('/v3/kv/deleterange', { key: base64(name) })
     await other.evict('evicted', evicted.id, { reason: 'stuck' })
     expect(await Promise.all(reasons)).toMatchObject([{ reason: 'store-reset' }, { reason: 'evicted' }])
+  })
+})
+
+describe('an eviction whose answer is lost', () => {
+  test('tells whom it has evicted, and makes no lock-delay longer', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    // Two addresses of one member, so that the request is sent again at once.
+    const [evicting, other] = [locksAt(`http://127.0.0.1:${proxy.port}`, server.url), locksAt(server.url)]
+    await evicting.withLock('before', () => {})
+    const lease = await other.acquire('stuck', { ttl: '30s', lockDelay: '5s' })
+    await untilShown(evicting, 'stuck')
+    const lost = proxy.loseNextReply('"evicted":true')
+    const from = performance.now()
+    expect(await evicting.evictAll('stuck', { reason: 'a test' })).toEqual([lease.id])
+    await lost
+    await other.acquire('stuck')
+    expect(performance.now() - from).toBeLessThan(8000)
   })
 })
 

@@ -137,9 +137,12 @@ export class EtcdLeases {
     if (this.#tombstones === undefined || elapsedMs(this.#tombstones.since, now(systemClock)) > lastMs) {
       const lease = this.#grant(Math.ceil((2 * lastMs) / 1000) + 1)
       this.#tombstones = { lease, since: now(systemClock) }
-      lease.catch(() => {
-        this.#tombstones = undefined
-      })
+      lease.then(
+        (granted) => this.#forgetLater(granted),
+        () => {
+          this.#tombstones = undefined
+        },
+      )
     }
     return this.#tombstones.lease
   }
@@ -248,13 +251,17 @@ export class EtcdLeases {
       const { reply } = await this.#cluster.ask(LEASE_GRANT, { id, ttl })
       return new EtcdLease(id, reply.ttl * 1000, since)
     } catch (error) {
-      if (!isLeaseThere(error)) throw error
+      if (!isLeaseThere(error)) {
+        // etcd may have granted it.
+        this.#forgetLater({ id, ttlMs: ttl * 1000 })
+        throw error
+      }
       return new EtcdLease(id, ttl * 1000, since)
     }
   }
 
   /** Forgets the id of a lease when etcd has surely ended it, and its keys with it. */
-  #forgetLater({ id, ttlMs }: EtcdLease): void {
+  #forgetLater({ id, ttlMs }: Pick<EtcdLease, 'id' | 'ttlMs'>): void {
     setTimeout(() => this.#ids.delete(id), 2 * ttlMs).unref()
   }
 }
