@@ -155,6 +155,26 @@ test('a lost lock is not released, and a renewal that runs ends before the relea
   expect(order.filter((call) => call === 'release')).toEqual(['release'])
 })
 
+test('a lock that expires while its release waits for a renewal is not released', async () => {
+  const shared = new Shared()
+  let fail: (error: Error) => void = () => {}
+  const lease = await leaseOf({
+    ...shared.callbacks('own', '300ms'),
+    renew: () =>
+      new Promise((_, reject) => {
+        fail = reject
+        shared.renewals += 1
+      }),
+  })
+  await until('it renews', () => shared.renewals === 1)
+  const released = lease.release()
+  await until('it has expired', () => lease.remainingMs === 0)
+  // The next term, under the same name.
+  fail(new Error('away'))
+  await released
+  expect(shared.holder).toBe('own')
+})
+
 test('wrong callbacks are refused in one sentence', () => {
   const callbacks = new Shared().callbacks('own', '1s')
   expect(() => callbackLock({ ...callbacks, renew: undefined as never })).toThrow(InvalidArgumentError)

@@ -20,7 +20,7 @@ export interface LockCallbacks<Held> {
    * the deadline of the lock. The signal aborts when the answer does not matter any more.
    */
   readonly renew: (held: NonNullable<Held>, signal: AbortSignal) => Promise<boolean>
-  /** Gives the lock back. Not called for a lock that is lost. */
+  /** Gives the lock back. Not called for a lock that is lost, or that expires while a running `renew` is awaited. */
   readonly release: (held: NonNullable<Held>) => unknown
   /** How long the lock is held without a renewal. `renew` is called after each third of it. */
   readonly ttl: Duration
@@ -152,6 +152,8 @@ class CallbackLease<Held> implements WorkerLease {
     this.detach()
     // A renewal that the store carries out after the release could take the lock again.
     await this.#renewing
+    // The lock may have expired meanwhile, and somebody else may hold it under the same name.
+    if (this.#leftMs() <= 0) return
     await this.#settings.release(this.#held)
   }
 
