@@ -20,7 +20,7 @@ export interface GroupMembership extends AsyncDisposable {
    * @throws {LeaseLostError} when the membership is over; {@link StoreError} when the store does not answer. The old value stays.
    */
   update(value: string | undefined): Promise<void>
-  /** Leaves the group. Never rejects, and may be called again. */
+  /** Leaves the group. Never rejects. A second call resolves with the first one. */
   leave(): Promise<void>
 }
 
@@ -42,7 +42,8 @@ export class OwnMembership implements GroupMembership {
   readonly #settings: HoldSettings
   readonly #ending = new AbortController()
   #lease: HeldLease | undefined
-  #state: 'member' | 'left' = 'member'
+  /** Set when this process leaves. Resolves when it has left. */
+  #left: Promise<void> | undefined
   /** The last of the updates. They run one after the other, so that the last value stays. */
   #updating: Promise<unknown> = Promise.resolve()
 
@@ -69,22 +70,25 @@ export class OwnMembership implements GroupMembership {
     return update
   }
 
-  async leave(): Promise<void> {
-    if (this.#state === 'left') return
-    this.#state = 'left'
-    await this.#updating
-    await this.#lease?.release()
-    await this.#ring('a member left')
+  leave(): Promise<void> {
+    this.#left ??= this.#leave()
+    return this.#left
   }
 
   [Symbol.asyncDispose](): Promise<void> {
     return this.leave()
   }
 
+  async #leave(): Promise<void> {
+    await this.#updating
+    await this.#lease?.release()
+    await this.#ring('a member left')
+  }
+
   async #replace(value: string | undefined): Promise<void> {
     this.#ending.signal.throwIfAborted()
     const before = this.#lease
-    if (this.#state === 'left' || before === undefined) throw hasLeft(this.#key)
+    if (this.#left !== undefined || before === undefined) throw hasLeft(this.#key)
     await this.#take(value, { ...this.#settings, signal: this.#ending.signal })
     await before.release()
     await this.#ring('a member has another value')
@@ -103,7 +107,7 @@ export class OwnMembership implements GroupMembership {
     this.#lease = lease
     const onLost = () => {
       // A ticket that was replaced says nothing about this member.
-      if (this.#lease === lease && this.#state === 'member') this.#ending.abort(lease.signal.reason)
+      if (this.#lease === lease && this.#left === undefined) this.#ending.abort(lease.signal.reason)
     }
     if (lease.signal.aborted) onLost()
     else lease.signal.addEventListener('abort', onLost, { once: true })

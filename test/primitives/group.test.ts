@@ -1,7 +1,7 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { GroupMember, Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, type Scene, scene, startProcess } from '../engine/scene.ts'
+import { errorOf, outcomeOf, type Scene, scene, startProcess } from '../engine/scene.ts'
 import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 
 const valuesOf = (members: readonly GroupMember[] | undefined) => members?.map(({ value }) => value).sort()
@@ -125,6 +125,19 @@ test.each(['acquire', 'renew'] as const)(
     await member.leave()
   },
 )
+
+test('a second leave() waits for the first', async () => {
+  const { locks, other, store, clock } = scene()
+  const member = await locks.group('k').join()
+  const letter = new Letter()
+  store.next('release', letter)
+  const left = [member.leave(), member.leave()]
+  await settled()
+  expect(await outcomeOf(Promise.race(left))).toBe('pending')
+  letter.arrive().reply()
+  await clock.until(Promise.all(left))
+  expect(await other.locks.group('k').members()).toEqual([])
+})
 
 test('observers go on after an outage, and miss what was over by then', async () => {
   const here = scene()
