@@ -60,6 +60,8 @@ export class MembershipLoop {
     await paused(systemClock, TELLING_MS, told.signal)
     await this.#share.end(this.#settings.graceMs)
     this.#leaving.abort()
+    // This ends an update that the store does not answer. The loop may wait for it.
+    await this.#membership?.leave()
     await this.#running
   }
 

@@ -17,7 +17,8 @@ export interface GroupMembership extends AsyncDisposable {
   /**
    * Replaces the value. The member is in the group all the time.
    *
-   * @throws {LeaseLostError} when the membership is over; {@link StoreError} when the store does not answer. The old value stays.
+   * @throws {LeaseLostError} when the membership is over, or this process leaves meanwhile; {@link StoreError} when the store does not
+   * answer. The old value stays.
    */
   update(value: string | undefined): Promise<void>
   /** Leaves the group. Never rejects. A second call resolves with the first one. */
@@ -40,9 +41,13 @@ export class OwnMembership implements GroupMembership {
   readonly #context: LocksContext
   readonly #key: string
   readonly #settings: HoldSettings
+  /** Aborts when the lease is lost. */
   readonly #ending = new AbortController()
+  readonly #leaving = new AbortController()
+  /** Ends the wait of an update for the store. */
+  readonly #over = AbortSignal.any([this.#ending.signal, this.#leaving.signal])
   #lease: HeldLease | undefined
-  /** Set when this process leaves. Resolves when it has left. */
+  /** Resolves when this process has left. */
   #left: Promise<void> | undefined
   /** The last of the updates. They run one after the other, so that the last value stays. */
   #updating: Promise<unknown> = Promise.resolve()
@@ -80,17 +85,18 @@ export class OwnMembership implements GroupMembership {
   }
 
   async #leave(): Promise<void> {
+    // An update waits for a silent store for as long as `wait`. It must not delay the end.
+    this.#leaving.abort(hasLeft(this.#key))
     await this.#updating
     await this.#lease?.release()
     await this.#ring('a member left')
   }
 
   async #replace(value: string | undefined): Promise<void> {
-    this.#ending.signal.throwIfAborted()
+    this.#over.throwIfAborted()
     const before = this.#lease
-    if (this.#left !== undefined || before === undefined) throw hasLeft(this.#key)
-    await this.#take(value, { ...this.#settings, signal: this.#ending.signal })
-    await before.release()
+    await this.#take(value, { ...this.#settings, signal: this.#over })
+    await before?.release()
     await this.#ring('a member has another value')
     this.#ending.signal.throwIfAborted()
   }
@@ -107,7 +113,7 @@ export class OwnMembership implements GroupMembership {
     this.#lease = lease
     const onLost = () => {
       // A ticket that was replaced says nothing about this member.
-      if (this.#lease === lease && this.#left === undefined) this.#ending.abort(lease.signal.reason)
+      if (this.#lease === lease && !this.#leaving.signal.aborted) this.#ending.abort(lease.signal.reason)
     }
     if (lease.signal.aborted) onLost()
     else lease.signal.addEventListener('abort', onLost, { once: true })

@@ -1,4 +1,5 @@
 import { describe, expect, onTestFinished, test } from 'vitest'
+import type { Ticket } from '../../src/contract/store.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { createPartition, type PartitionChange } from '../../src/partition/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
@@ -135,6 +136,32 @@ describe('a partition', () => {
     expect(await saysFarewell()).toBe(true)
     await stopped
   })
+
+  test.each(['its farewell', 'its claims'])(
+    'stops within seconds when the store does not answer it as it tells %s',
+    async (news) => {
+      const fleet = new Fleet(4)
+      let told: number | undefined
+      const network = new (class extends ScriptedStore {
+        override acquire(ticket: Ticket) {
+          if (told === undefined || !ticket.key.endsWith('#members')) return super.acquire(ticket)
+          told += 1
+          return new Promise<never>(() => {})
+        }
+      })(fleet.store)
+      const a = fleet.add('a', { grace: 100 }, {}, network)
+      await fleet.settled([4])
+      told = 0
+      if (news === 'its claims') {
+        fleet.add('b')
+        await until('it tells them', () => told === 1)
+      }
+      const startedAt = performance.now()
+      await a.stop()
+      expect(performance.now() - startedAt).toBeLessThan(10_000)
+      expect(told).toBeGreaterThan(0)
+    },
+  )
 
   test('a start that throws is told, and tried again', async () => {
     const fleet = new Fleet(3)

@@ -126,6 +126,23 @@ test.each(['acquire', 'renew'] as const)(
   },
 )
 
+test('leaves at once while an update waits for the store, and leaves no ticket of it behind', async () => {
+  const { locks, other, store, clock } = scene()
+  const member = await locks.group('k').join({ value: 'old' })
+  const before = clock.monotonicMs()
+  const letter = new Letter()
+  store.next('acquire', letter)
+  const updating = errorOf(member.update('new'))
+  await settled()
+  letter.arrive()
+  await clock.until(member.leave())
+  expect(await updating).toMatchObject({ code: 'lease-lost', reason: 'released' })
+  expect(clock.monotonicMs() - before).toBeLessThan(100)
+  letter.reply()
+  await clock.advance(100)
+  expect(await other.locks.group('k').members()).toEqual([])
+})
+
 test('a second leave() waits for the first', async () => {
   const { locks, other, store, clock } = scene()
   const member = await locks.group('k').join()
