@@ -178,9 +178,7 @@ export class Election {
    * was lost. A call from inside the work does not wait for that work's own term.
    */
   async resign(): Promise<void> {
-    const terms = [...this.#leading]
-    for (const term of terms) term.stepDown('it resigned.')
-    await Promise.all(terms.filter((term) => !term.isRunningHere).map((term) => term.over))
+    await Promise.all(Array.from(this.#leading, resigned))
   }
 
   /**
@@ -248,10 +246,10 @@ export class Election {
    * can be elected and lose its place.
    *
    * @param candidate its id, from {@link candidates}.
-   * @returns when the terms of this object are over, as {@link resign}. `false`: this object does not lead, or that candidate does not
+   * @returns when the leader's term is over, as {@link resign}. `false`: this object does not lead, or that candidate does not
    * wait. Then nothing has changed.
-   * @throws {LeaseLostError} when the leadership is lost meanwhile; {@link StoreError} when the store does not answer. The leader leads
-   * on, and others may have lost their places to the candidate.
+   * @throws {LeaseLostError} when the leadership is lost meanwhile, or the leader's work has ended by itself; {@link StoreError} when the
+   * store does not answer: the leader leads on. In both cases others may have lost their places to the candidate.
    */
   async handTo(candidate: string): Promise<boolean> {
     if (typeof candidate !== 'string') throw expected('candidate', 'the id of a candidate', candidate)
@@ -265,8 +263,10 @@ export class Election {
       return Math.min(ADMINISTRATION_MS, term.remainingMs)
     }
     await sendBack(this.#context, this.key, { contenders: contenders.slice(0, place), limitMs })
+    // If the work has returned meanwhile, the candidate may lead by now, perhaps as a campaign of this object.
+    term.assertHeld()
     term.hasSuccessor = true
-    await this.resign()
+    await resigned(term)
     return true
   }
 
@@ -312,6 +312,12 @@ const CAMPAIGN: readonly string[] = [
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
 /** Together with the pauses between them, these attempts take about a second. */
 const MOST_ASKED = 6
+
+/** Resolves when the term is over. A call from inside its work does not wait for that. */
+async function resigned(term: LeaderTerm): Promise<void> {
+  term.stepDown('it resigned.')
+  if (!term.isRunningHere) await term.over
+}
 
 /** Waits to be elected. An eviction from the queue does not end the wait; nor does a refusal, if there is an `onError`. */
 async function elected(

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { connect, type Election, InvalidArgumentError } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
-import { scene } from '../engine/scene.ts'
+import { errorOf, scene } from '../engine/scene.ts'
 import { Letter } from '../engine/scripted-store.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
@@ -39,6 +39,27 @@ describe('a leader', () => {
     expect(await other.locks.election('k').handTo(next?.id ?? '')).toBe(false)
     await expect(elections[0]?.handTo(1 as never)).rejects.toThrow(InvalidArgumentError)
     expect(offices.map(({ inside }) => inside)).toEqual([1, 0])
+    for (const run of runs) run.end()
+    await clock.advance(60_000)
+  })
+
+  test('does not end the term of the candidate if its own work returns meanwhile', async () => {
+    const { locks, store, clock } = scene()
+    const election = locks.election('k')
+    const { offices, runs } = office(3, () => election)
+    await clock.advance(100)
+    const next = (await election.candidates()).find(({ value }) => value === '1')
+    const letter = new Letter()
+    store.next('inspect', letter)
+    const handed = errorOf(election.handTo(next?.id ?? ''))
+    await settled()
+    letter.arrive()
+    offices[0]?.finish('done')
+    await clock.untilTrue(() => offices[1]?.inside === 1)
+    letter.reply()
+    expect(await clock.until(handed)).toMatchObject({ code: 'lease-lost', reason: 'released' })
+    await clock.advance(5000)
+    expect(offices[1]?.term.signal.aborted).toBe(false)
     for (const run of runs) run.end()
     await clock.advance(60_000)
   })
