@@ -12,7 +12,8 @@ export class KeyLock implements WorkerLock {
   constructor(locks: Locks, key: string, options: Omit<HoldOptions, 'signal'>) {
     this.#locks = locks
     this.#key = key
-    this.#options = options
+    // Also over locks with `renew: false`: a term lasts for as long as the work.
+    this.#options = { ...options, renew: true }
   }
 
   tryAcquire(signal: AbortSignal): Promise<WorkerLease | null> {

@@ -1,6 +1,9 @@
 import { describe, expect, test } from 'vitest'
 import type { Timer } from '../../src/contract/clock.ts'
-import type { Locks } from '../../src/index.ts'
+import { Engine } from '../../src/engine/engine.ts'
+import { nextTicketId } from '../../src/engine/ids.ts'
+import { Locks } from '../../src/primitives/locks.ts'
+import { parseSettings, TAKES } from '../../src/primitives/options.ts'
 import { createLockWorker, type LockWorkerOptions } from '../../src/worker/index.ts'
 import type { FakeClock } from '../engine/fake-clock.ts'
 import { outcomeOf, scene } from '../engine/scene.ts'
@@ -43,6 +46,25 @@ test('the work of a term is started once, however often its lease is renewed', a
   expect([worker.state, calls]).toEqual(['working', ['start']])
   await clock.until(worker.stop())
   expect(calls).toEqual(['start', 'stopped'])
+})
+
+test('renews its key also over locks that do not renew by default', async () => {
+  const { store, other, clock } = scene()
+  const context = {
+    engine: new Engine(store, { clock, chance: () => 0.5 }),
+    owner: '{}',
+    nextId: nextTicketId,
+  }
+  const locks = new Locks(context, parseSettings({ ttl: '1s', renew: false }, TAKES.locks))
+  const { worker, calls, errors, reaches } = workerOn(locks, clock)
+  const holder = await other.locks.acquire('k')
+  worker.start()
+  await reaches('waiting')
+  await holder.release()
+  await reaches('working')
+  await clock.advance(60_000)
+  expect([worker.state, calls, errors]).toEqual(['working', ['start'], []])
+  await clock.until(worker.stop())
 })
 
 test.each([
