@@ -74,7 +74,7 @@ export async function tryHoldTogether(
 ): Promise<LeaseSet | null> {
   refuseMinHold(settings)
   const ordered = canonical(keys)
-  const atOnce = await takeAtOnce(context, ordered, settings)
+  const atOnce = await takeAtOnce(context, ordered, { ...settings, waitMs: 0 })
   if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
   try {

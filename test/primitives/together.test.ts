@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest'
-import { createLocks } from '../../src/index.ts'
+import { createLocks, type Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
 import { Letter } from '../engine/scripted-store.ts'
@@ -263,6 +263,26 @@ describe('several keys at once', () => {
       await leases.release()
     },
   )
+
+  test.each<[string, (locks: Locks) => Promise<unknown>]>([
+    ['tryAcquireAll', async (locks) => (await locks.tryAcquireAll(['a', 'b']))?.release()],
+    ['tryWithLocks', (locks) => locks.tryWithLocks(['a', 'b'], () => {})],
+    ['acquireAll with wait: 0', async (locks) => (await locks.acquireAll(['a', 'b'], { wait: 0 })).release()],
+  ])('whose reply is lost are asked for again after their release (%s)', async (_, take) => {
+    const { clock, locks, store } = scene(options)
+    let granted = 0
+    locks.on('acquired', () => {
+      granted += 1
+    })
+    const releases = [new Letter(), new Letter()]
+    store.next('acquireAll', 'fail late')
+    store.next('release', ...releases)
+    const taken = take(locks)
+    await settled()
+    for (const letter of releases) letter.arrive().reply()
+    await clock.until(taken)
+    expect(granted).toBe(2)
+  })
 
   test.each([
     ['acquireAll', 'before'],
