@@ -1,3 +1,4 @@
+import type { Abortable } from '../base/signal-watch.ts'
 import type { Ticket } from '../contract/store.ts'
 import type { HoldfastError } from '../errors.ts'
 import type { ClockSample } from './granted-at.ts'
@@ -30,8 +31,10 @@ export interface WaitWatch {
    *
    * `sample`: when the store was asked. Undefined if the store does not tell its time, if the ticket was asked for more than once,
    * and in the `localQueue` of a store.
+   *
+   * `wait`: ends the wait later, as the caller's signal would.
    */
-  queued(place: 'new' | 'same', sample: ClockSample | undefined): HoldfastError | undefined
+  queued(place: 'new' | 'same', sample: ClockSample | undefined, wait: Abortable): HoldfastError | undefined
   /** The ticket does not wait any more, as far as is known. It may be put into the queue anew, and it may never have waited. */
   left(): void
 }

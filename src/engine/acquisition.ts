@@ -347,7 +347,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     // A message that came before this answer is looked at with what this answer tells.
     if (this.#state.tag === 'waiting') state.granted = this.#state.granted
     this.#state = state
-    const { maxWaiting = Number.POSITIVE_INFINITY } = this.#request
+    const { maxWaiting = Number.POSITIVE_INFINITY, watch } = this.#request
     if (isEntering && ahead !== undefined && ahead >= maxWaiting)
       return this.giveUp(fullOf(this.ticket, ahead, maxWaiting))
     // Woken meanwhile, it asks once more below; only a wake after that one can be missed.
@@ -359,7 +359,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
       this.#queued = true
       this.#context.events.queued.tell(this.#request, { ahead: ahead ?? 0 })
     }
-    const deadlock = this.#state === state ? this.#request.watch?.queued(place, state.sample) : undefined
+    const deadlock = this.#state === state ? watch?.queued(place, state.sample, this) : undefined
     if (deadlock !== undefined) return this.giveUp(deadlock)
     if (this.#state !== state) return
     if (when.answeredAt.monotonicMs >= this.#limits.endOf(state))

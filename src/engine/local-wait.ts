@@ -85,7 +85,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     else {
       // A listener may do anything: it may release the key.
       context.events.queued.tell(this.#request, { ahead: this.ahead })
-      const deadlock = this.#isOver ? undefined : this.#request.watch?.queued('new', undefined)
+      const deadlock = this.#isOver ? undefined : this.#request.watch?.queued('new', undefined, this)
       if (deadlock !== undefined) this.giveUp(deadlock)
     }
     return true

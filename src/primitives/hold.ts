@@ -1,4 +1,5 @@
 import type { Ticket } from '../contract/store.ts'
+import type { WaitWatch } from '../engine/acquire-request.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease } from '../engine/lease.ts'
@@ -30,12 +31,14 @@ export interface HoldRequest {
   readonly key: string
   readonly shape: Shape
   readonly settings: HoldSettings
+  /** Follows the wait, too. Passes what it hears on to `inner`. */
+  readonly watching?: (inner: WaitWatch) => WaitWatch
 }
 
 /** Waits for the key. Throws if the call itself is wrong. Returns without a promise when the store answers at once. */
 export function hold(
   context: LocksContext,
-  { key, shape, settings }: HoldRequest,
+  { key, shape, settings, watching = itself }: HoldRequest,
 ): HeldLease | Promise<HeldLease> {
   checkKey(key)
   if (heldHere(context.engine, key) !== undefined) throw selfDeadlock(key)
@@ -52,7 +55,7 @@ export function hold(
     maxWaiting: settings.maxWaiting,
     signal: settings.signal,
     lease: settings,
-    watch: patienceMs === 0 ? undefined : watchWait(context.engine, ticket),
+    watch: patienceMs === 0 ? undefined : watching(watchWait(context.engine, ticket)),
   })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
   // A call that waits never gets `null`, so no second promise is needed.
@@ -208,6 +211,10 @@ function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLe
     `This async context holds ${JSON.stringify(key)} in a weaker mode, and a lease cannot be upgraded: two that try would wait for each other. Take the stronger mode from the start.`,
     { key },
   )
+}
+
+function itself(watch: WaitWatch): WaitWatch {
+  return watch
 }
 
 function refuse(key: string): never {

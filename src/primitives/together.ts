@@ -1,9 +1,12 @@
 import { expected } from '../base/arguments.ts'
 import { type Duration, show } from '../base/duration.ts'
+import type { Abortable } from '../base/signal-watch.ts'
+import type { WaitWatch } from '../engine/acquire-request.ts'
 import type { Engine } from '../engine/engine.ts'
+import type { ClockSample } from '../engine/granted-at.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
-import { InvalidArgumentError } from '../errors.ts'
+import { type HoldfastError, InvalidArgumentError } from '../errors.ts'
 import { heldHere, runInScope } from './held-keys.ts'
 import { hold, innerDone, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
@@ -55,7 +58,7 @@ export async function holdTogether(
       const waitMs = settings.waitMs === 0 ? 0 : Math.max(1, settings.waitMs - waitedMs)
       // Inside the scopes of the keys that are held already, so that a cycle through a half-taken set is found, too.
       const request = { key, shape: EXCLUSIVE, settings: { ...settings, waitMs, startedAtMs } }
-      const take = () => hold(context, request)
+      const take = () => hold(context, { ...request, watching: (inner) => new LossWatch(leases, inner) })
       leases.push(await runInScopes(context.engine, leases, take))
     }
     // The first may have been lost while the last was awaited.
@@ -162,6 +165,43 @@ function runObserved<T>(engine: Engine, leases: readonly HeldLease[], work: () =
 
 function runInScopes<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
   return leases.reduceRight<() => T>((inner, lease) => () => runInScope(engine, lease, inner), work)()
+}
+
+/**
+ * Ends the wait for a key when one of the leases is lost. It listens only while the call is queued, because the engine watches a
+ * lease whose signal somebody has.
+ */
+class LossWatch implements WaitWatch {
+  readonly #leases: readonly HeldLease[]
+  readonly #inner: WaitWatch
+  #wait: Abortable | undefined
+
+  constructor(leases: readonly HeldLease[], inner: WaitWatch) {
+    this.#leases = leases
+    this.#inner = inner
+  }
+
+  queued(place: 'new' | 'same', sample: ClockSample | undefined, wait: Abortable): HoldfastError | undefined {
+    if (this.#wait === undefined) {
+      this.#wait = wait
+      for (const { signal } of this.#leases) signal.addEventListener('abort', this.#endIfLost)
+      if (this.#endIfLost()) return undefined
+    }
+    return this.#inner.queued(place, sample, wait)
+  }
+
+  left(): void {
+    if (this.#wait !== undefined)
+      for (const { signal } of this.#leases) signal.removeEventListener('abort', this.#endIfLost)
+    this.#wait = undefined
+    this.#inner.left()
+  }
+
+  readonly #endIfLost = (): boolean => {
+    const lost = this.#leases.find(({ signal }) => signal.aborted)
+    if (lost !== undefined) this.#wait?.abort(lost.signal.reason)
+    return lost !== undefined
+  }
 }
 
 class Together implements LeaseSet {

@@ -1,4 +1,6 @@
+import { getEventListeners } from 'node:events'
 import { describe, expect, test } from 'vitest'
+import type { HeldLease } from '../../src/engine/held-lease.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
@@ -114,6 +116,51 @@ describe.each([
     expect(await clock.until(waiting)).toMatchObject({ code: 'lease-lost', key: 'a' })
   })
 
+  test('are given back at once when one is lost while another is awaited', async () => {
+    const { clock, locks, other, rooms } = scene(options)
+    const held = await other.locks.acquire('c')
+    const waiting = errorOf(locks.acquireAll(['a', 'b', 'c'], { wait: Number.POSITIVE_INFINITY }))
+    await clock.advance(100)
+    await other.locks.evictAll('a', { reason: 'stuck' })
+    expect(await clock.until(waiting, { withinMs: 100 })).toMatchObject({
+      code: 'lease-lost',
+      key: 'a',
+      evictedBecause: 'stuck',
+    })
+    await settled()
+    expect((await rooms()).map(({ key, queue }) => [key, queue.length])).toEqual([['c', 0]])
+    await held.release()
+  })
+
+  test('are given back when one runs out before the wait for another begins', async () => {
+    const { clock, locks, other, store } = scene(options)
+    const held = await other.locks.acquire('b')
+    const letter = new Letter()
+    store.next('acquire', 'answer', letter)
+    const waiting = errorOf(locks.acquireAll(['a', 'b'], { ttl: 1000, renew: false, wait: '1h' }))
+    await settled()
+    letter.arrive()
+    clock.block(1000)
+    letter.reply()
+    expect(await clock.until(waiting, { withinMs: 100 })).toMatchObject({ code: 'lease-lost', key: 'a' })
+    await held.release()
+  })
+
+  test('are watched for a loss only if another is awaited', async () => {
+    const { clock, locks, other } = scene(options)
+    const free = await locks.acquireAll(['a', 'b'])
+    expect((free.leases as readonly HeldLease[]).map(({ isWatched }) => isWatched)).toEqual([false, false])
+    await free.release()
+    const held = await other.locks.acquire('b')
+    const waiting = locks.acquireAll(['a', 'b'])
+    await clock.advance(100)
+    await held.release()
+    const awaited = await clock.until(waiting)
+    const [first] = awaited.leases
+    expect(getEventListeners(first?.signal as AbortSignal, 'abort')).toEqual([])
+    await awaited.release()
+  })
+
   test('are lost together: one loss aborts the common signal', async () => {
     const { clock, locks, other } = scene(options)
     const leases = await locks.acquireAll(['a', 'b'], { ttl: 5000 })
@@ -208,6 +255,16 @@ describe('overlapping sets never deadlock', () => {
       expect((await rooms()).map(({ key }) => key)).toEqual(['b'])
     })
   })
+})
+
+test('keys of the memory store are given back at once when one is lost while another is awaited', async () => {
+  const { locks } = realScene()
+  const held = await locks.acquire('c')
+  const waiting = errorOf(locks.acquireAll(['a', 'b', 'c'], { wait: Number.POSITIVE_INFINITY }))
+  await settled()
+  await locks.evictAll('a', { reason: 'stuck' })
+  expect(await waiting).toMatchObject({ code: 'lease-lost', key: 'a' })
+  await held.release()
 })
 
 describe('several keys at once', () => {
