@@ -9,6 +9,7 @@ import {
   type WorkerLease,
 } from '../../src/worker/machine/index.ts'
 import { until } from '../servers/until.ts'
+import { Open } from './rehearsal.ts'
 
 /** One lock that any number of processes try for. Who holds it is a token. */
 class Shared {
@@ -174,6 +175,40 @@ test('a lock that expires while its release waits for a renewal is not released'
   await released
   expect(shared.holder).toBe('own')
 })
+
+test.each(['trying', 'waiting'] as const)(
+  'a lock that is granted while the worker stops is released before the worker is stopped (%s)',
+  async (state) => {
+    const shared = new Shared()
+    if (state === 'waiting') shared.holder = 'another'
+    const callbacks = shared.callbacks('own', '10s')
+    let asked = 0
+    const [granted, released] = [new Open(), new Open()]
+    const { actor, calls } = worker({
+      ...callbacks,
+      acquire: async (ended) => {
+        const held = await callbacks.acquire(ended)
+        asked += 1
+        if (held !== null) await granted.promise
+        return held
+      },
+      release: async (held) => {
+        await released.promise
+        await callbacks.release(held)
+      },
+    })
+    await until('it asks', () => asked > 0)
+    if (state === 'waiting') shared.holder = undefined
+    await until('it is granted the lock', () => shared.holder === 'own')
+    expect(actor.getSnapshot().matches(state)).toBe(true)
+    actor.send({ type: 'stop' })
+    granted.resolve()
+    await until('it leaves', () => actor.getSnapshot().matches('leaving'))
+    released.resolve()
+    await until('it is stopped', () => actor.getSnapshot().status === 'done')
+    expect([shared.holder, calls]).toEqual([undefined, []])
+  },
+)
 
 test('wrong callbacks are refused in one sentence', () => {
   const callbacks = new Shared().callbacks('own', '1s')

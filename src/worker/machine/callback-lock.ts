@@ -70,7 +70,17 @@ export function callbackLock<Held>(callbacks: LockCallbacks<Held>): WorkerLock {
   }
   const pollMs = parseDuration('pollInterval', callbacks.pollInterval ?? 1000, POLL_RANGE)
 
-  async function tryAcquire(signal: AbortSignal): Promise<WorkerLease | null> {
+  /** Settles when the last request has left nothing behind. */
+  let left: Promise<unknown> = Promise.resolve()
+
+  function tryAcquire(signal: AbortSignal): Promise<WorkerLease | null> {
+    const answer = ask(signal)
+    // Before the machine releases such a lease, whose second release would not wait for the first.
+    left = answer.then((lease) => (signal.aborted ? lease?.release() : undefined)).catch(() => {})
+    return answer
+  }
+
+  async function ask(signal: AbortSignal): Promise<CallbackLease<Held> | null> {
     const asked = now(systemClock)
     const held = await settings.acquire(signal)
     return held === null || held === undefined ? null : new CallbackLease(settings, held, asked)
@@ -86,7 +96,7 @@ export function callbackLock<Held>(callbacks: LockCallbacks<Held>): WorkerLock {
     }
   }
 
-  return { tryAcquire, acquire }
+  return { tryAcquire, acquire, left: () => left }
 }
 
 const POLL_RANGE: DurationRange = { ...WAIT_RANGE, leastMs: 10, endless: false }
