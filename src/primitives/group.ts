@@ -112,6 +112,8 @@ export class MemberGroup {
     const settings = { ...this.#settings(), signal: ending }
     let bell: HeldLease | null = null
     let known: string | undefined
+    /** Looks in a row without an answer. If a reply is lost, the next look must not wait for it for long. */
+    let unanswered = 0
     try {
       while (!ending.aborted) {
         let restMs = SELDOM_MS
@@ -119,7 +121,9 @@ export class MemberGroup {
           if (bell?.state !== 'held' && bell?.state !== 'jeopardy') {
             bell = await tryHold(this.#context, { key: bellOf(this.key), shape: SHARED, settings })
           }
-          const { members, firstEndMs } = await this.#look()
+          unanswered += 1
+          const { members, firstEndMs } = await this.#look({ limitMs: engine.attemptMs(unanswered) })
+          unanswered = 0
           restMs = Math.max(SHORTEST_LOOK_MS, Math.min(firstEndMs, settings.ttlMs)) * (1 + chance() / 20)
           const seen = JSON.stringify(members)
           if (seen !== known) {
@@ -142,8 +146,10 @@ export class MemberGroup {
     if (ending.reason instanceof ClosedError) throw ending.reason
   }
 
-  async #look(): Promise<{ readonly members: readonly GroupMember[]; readonly firstEndMs: number }> {
-    const holders = (await roomOf(this.#context.engine, rosterOf(this.key)))?.holders ?? []
+  async #look(
+    limit: { readonly limitMs?: number } = {},
+  ): Promise<{ readonly members: readonly GroupMember[]; readonly firstEndMs: number }> {
+    const holders = (await roomOf(this.#context.engine, rosterOf(this.key), limit))?.holders ?? []
     const members = new Map<string, GroupMember>()
     let firstEndMs = Number.POSITIVE_INFINITY
     // While a member replaces its value it has two tickets. The one that came last counts.

@@ -28,8 +28,9 @@ export async function currentLeader(engine: Engine, key: string): Promise<Leader
 async function lookAt(
   engine: Engine,
   key: string,
+  limit: { readonly limitMs?: number } = {},
 ): Promise<{ leader: Leader | null; term: string | null; isOffered: boolean }> {
-  const holders = (await roomOf(engine, key))?.holders ?? []
+  const holders = (await roomOf(engine, key, limit))?.holders ?? []
   const holder = holders.find(({ state }) => state === 'held')
   if (holder === undefined)
     return { leader: null, term: null, isOffered: holders.some(({ state }) => state === 'offered') }
@@ -57,6 +58,8 @@ export class LeaderWatch {
   /** The term that was reported last; `null`: no leader; `undefined` before the first report. */
   #known: string | null | undefined
   #looking: Promise<unknown> = Promise.resolve()
+  /** Looks in a row without an answer. */
+  #unanswered = 0
   #end: { readonly error: unknown } | undefined
   #tell: () => void = () => {}
 
@@ -193,11 +196,15 @@ export class LeaderWatch {
 
   /**
    * Asks who leads, and whether the term has changed since the last look. Looks run one at a time, so that changes are
-   * reported in order. While the leadership is offered and not yet confirmed, the look reports no change.
+   * reported in order. If a reply is lost, the next look must not wait for it for long. While the leadership is offered and not yet confirmed, the look reports no change.
    */
   #look(): Promise<LookResult> {
     const look = this.#looking.then(async (): Promise<LookResult> => {
-      const { leader, term, isOffered } = await lookAt(this.#context.engine, this.#key)
+      const { engine } = this.#context
+      this.#unanswered += 1
+      const limitMs = engine.attemptMs(this.#unanswered)
+      const { leader, term, isOffered } = await lookAt(engine, this.#key, { limitMs })
+      this.#unanswered = 0
       if (isOffered) return { leads: 'soon', changed: false }
       const leads = leader === null ? 'nobody' : 'somebody'
       if (term === this.#known) return { leads, changed: false }

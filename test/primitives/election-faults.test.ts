@@ -3,6 +3,7 @@ import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Leader, Leadership } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
 import { campaign, Office, observer } from './office.ts'
 
 const unreachable = () => expect.unreachable()
@@ -283,6 +284,39 @@ describe('observing', () => {
       await clock.advance(round * 500)
     }
     expect(seen.map((leader) => leader?.fence)).toEqual(fences)
+  })
+
+  test('looks again within seconds when a look gets no reply', async () => {
+    const here = scene()
+    const { locks, other, clock, store } = here
+    const { seen } = observer(here, locks.election('k'))
+    const first = campaign(other.locks.election('k'), new Office(), { value: 'first' })
+    await clock.untilTrue(() => seen.at(-1)?.value === 'first')
+    await clock.advance(3000)
+    const next = campaign(other.locks.election('k'), new Office(), { value: 'next' })
+    await clock.advance(100)
+    store.next('inspect', 'lose reply')
+    first.end()
+    await clock.untilTrue(() => seen.at(-1)?.value === 'next', { withinMs: 4000 })
+    expect(store.count('inspect')).toBeGreaterThan(2)
+    next.end()
+    await clock.advance(5000)
+  })
+
+  test('waits longer for each reply of a slow store', async () => {
+    const here = scene()
+    const { locks, clock, store } = here
+    const letter = new Letter()
+    store.next('inspect', 'lose request', 'lose request', letter)
+    store.always('lose request', ['inspect'])
+    const { seen } = observer(here, locks.election('k'))
+    await clock.untilTrue(() => store.count('inspect') === 3)
+    await clock.advance(7000)
+    letter.arrive().reply()
+    await clock.untilTrue(() => seen.length === 1, { withinMs: 100 })
+    expect(seen).toEqual([null])
+    store.always('answer')
+    await clock.advance(20_000)
   })
 
   test('goes on where the leader cannot announce itself, and where no observer may wait', async () => {

@@ -171,6 +171,32 @@ test('observers go on after an outage, and miss what was over by then', async ()
   await clock.untilTrue(() => seen.at(-1)?.length === 0)
 })
 
+test('an observer whose look gets no reply looks again within seconds', async () => {
+  const here = scene()
+  const { locks, other, clock, store } = here
+  const seen = observer(here, locks)
+  await clock.untilTrue(() => seen.length === 1)
+  await clock.advance(1000)
+  store.next('inspect', 'lose reply')
+  const one = await other.locks.group('k').join({ value: 'one' })
+  await clock.untilTrue(() => valuesOf(seen.at(-1))?.[0] === 'one', { withinMs: 4000 })
+  await one.leave()
+  await clock.untilTrue(() => seen.at(-1)?.length === 0)
+})
+
+test('an observer of a slow store waits longer for each reply', async () => {
+  const here = scene()
+  const { locks, clock, store } = here
+  const letter = new Letter()
+  store.next('inspect', 'lose request', 'lose request', letter)
+  store.always('lose request', ['inspect'])
+  const seen = observer(here, locks)
+  await clock.untilTrue(() => store.count('inspect') === 3)
+  await clock.advance(7000)
+  letter.arrive().reply()
+  await clock.untilTrue(() => seen.length === 1, { withinMs: 100 })
+})
+
 test('somebody who rings while an observer takes the bell is heard', async () => {
   const here = scene()
   const { locks, other, clock, store } = here
