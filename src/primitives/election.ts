@@ -25,6 +25,7 @@ import {
   TAKES,
 } from './options.ts'
 import {
+  campaignOf,
   contendersFor,
   contendersIn,
   ownerOfCampaign,
@@ -193,21 +194,26 @@ export class Election {
     checkReason(reason)
     const { engine } = this.#context
     for (let asked = 1; ; asked += 1) {
-      if (await this.#evictMarks(reason)) return true
-      // A leader that was just elected has no mark yet, and takes it in a moment.
-      if (asked === MOST_ASKED || (await this.leader()) === null) return false
+      const holders = (await roomOf(engine, this.key))?.holders ?? []
+      if (holders.length === 0) return false
+      const [leader] = holders.filter(({ state }) => state === 'held').map(campaignOf)
+      if (leader !== undefined && (await this.#evictMarks(leader, reason))) return true
+      // A leader that was just elected has no mark yet, and takes it in a moment. That of the one before may still be there.
+      if (asked === MOST_ASKED) return false
       await paused(engine.clock, engine.backoffMs(asked), undefined)
     }
   }
 
-  async #evictMarks(reason: string): Promise<boolean> {
+  async #evictMarks(campaign: string, reason: string): Promise<boolean> {
     const { engine } = this.#context
     const key = markOf(this.key)
     const mark = await roomOf(engine, key)
-    // Observers are in this room as readers (unlimited), and must stay.
-    const leaders = [...(mark?.holders ?? []), ...(mark?.queue ?? [])].filter(({ limit }) => limit === 1)
+    // Observers are in this room, too, and must stay.
+    const marks = [...(mark?.holders ?? []), ...(mark?.queue ?? [])].filter(
+      (ticket) => campaignOf(ticket) === campaign,
+    )
     const removed = await Promise.all(
-      leaders.map(({ id }) =>
+      marks.map(({ id }) =>
         engine.ask('evict', () => engine.store.evict({ key, id, reason }), {
           limitMs: ADMINISTRATION_MS,
           key,

@@ -55,11 +55,18 @@ export function ownerOfCampaign(owner: string, facts: CampaignFacts): string {
   return withFacts(owner, { value, candidate, priority, steppedDown: hasSteppedDown || undefined })
 }
 
-/** The campaigns that wait, in the order of the queue. A plain lock on the key is none. */
+/** The id of the campaign that a ticket belongs to. A plain lock on the key has none. */
+export function campaignOf({ owner }: { readonly owner: string }): string | undefined {
+  const candidate = factOf(owner, 'candidate')
+  return typeof candidate === 'string' ? candidate : undefined
+}
+
+/** The campaigns that wait, in the order of the queue. */
 export function contendersIn(queue: readonly WaiterView[]): readonly Contender[] {
-  return queue.flatMap(({ id, owner, waitedMs }) => {
-    const candidate = factOf(owner, 'candidate')
-    if (typeof candidate !== 'string') return []
+  return queue.flatMap((waiter) => {
+    const { id, owner, waitedMs } = waiter
+    const candidate = campaignOf(waiter)
+    if (candidate === undefined) return []
     const told = factOf(owner, 'priority')
     const priority = typeof told === 'number' && Number.isSafeInteger(told) ? told : UNSAID
     const rank = factOf(owner, 'steppedDown') === true ? Number.NEGATIVE_INFINITY : priority

@@ -2,8 +2,8 @@ import { getEventListeners } from 'node:events'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Leader, Leadership } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
-import { Letter } from '../engine/scripted-store.ts'
+import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
+import { Letter, ScriptedStore } from '../engine/scripted-store.ts'
 import { campaign, Office, observer } from './office.ts'
 
 const unreachable = () => expect.unreachable()
@@ -231,6 +231,37 @@ describe('a leader that steps down', () => {
     expect(await clock.until(asked)).toBe(true)
     await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
     running.end()
+    await clock.advance(10_000)
+  })
+
+  test('is asked although the mark of the leader before is still there, and its own is not yet', async () => {
+    const { store, other, clock } = scene()
+    /** A process whose requests of one kind for the mark are slow. */
+    const slow = (verb: 'acquire' | 'release') => {
+      const letter = new Letter()
+      const network = new ScriptedStore(store.real)
+      const send = network[verb].bind(network) as (request: { key: string }) => Promise<unknown>
+      Object.assign(network, {
+        [verb]: (request: { key: string }) =>
+          request.key === 'k#leader' ? letter.send(() => send(request)) : send(request),
+      })
+      const office = new Office()
+      return { letter, office, running: campaign(startProcess(network, clock).locks.election('k'), office) }
+    }
+    const first = slow('release')
+    await clock.untilTrue(() => first.office.inside === 1)
+    const next = slow('acquire')
+    await clock.advance(100)
+    first.office.finish('')
+    await clock.untilTrue(() => next.office.inside === 1)
+    const { term } = next.office
+    const asked = other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    await clock.advance(50)
+    next.letter.arrive().reply()
+    expect(await clock.until(asked)).toBe(true)
+    await clock.untilTrue(() => term.signal.aborted, { withinMs: 100 })
+    first.letter.arrive().reply()
+    next.running.end()
     await clock.advance(10_000)
   })
 
