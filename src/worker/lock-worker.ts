@@ -83,7 +83,7 @@ export interface LockWorker extends AsyncDisposable {
    * @throws {InvalidArgumentError} when `signals` has a signal that is no {@link ShutdownSignal}.
    */
   stopOn(signals?: readonly ShutdownSignal[]): void
-  /** Calls the listener at once, and then at each change of `state`, in order. Returns a function that ends this. */
+  /** Calls the listener at each change of `state`, in order. Returns a function that ends this. */
   subscribe(listener: (change: WorkerChange) => void): () => void
 }
 
