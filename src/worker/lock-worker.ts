@@ -1,5 +1,6 @@
 import { type Actor, createActor } from 'xstate'
 import { expected, parseFunction } from '../base/arguments.ts'
+import { outsideOfCallers } from '../base/async-context.ts'
 import { callListener } from '../base/listener.ts'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks } from '../index.ts'
@@ -64,7 +65,7 @@ export interface LockWorker extends AsyncDisposable {
   readonly lease: Lease | undefined
   /**
    * Starts to try for the key. A second call changes nothing. From now on the process stays alive until the worker is
-   * stopped.
+   * stopped. The worker and its work run outside of the caller's async context (`AsyncLocalStorage`).
    *
    * @throws {ClosedError} after `stop()`: make a new worker.
    */
@@ -172,7 +173,8 @@ class LockWorkerOverLocks implements LockWorker {
       })
     }
     this.#alive ??= setInterval(() => {}, LONG_MS)
-    this.#actor.send({ type: 'start' })
+    // The scope of a lock around this call does not wait for the worker.
+    outsideOfCallers(() => this.#actor.send({ type: 'start' }))
   }
 
   async stop(): Promise<void> {

@@ -69,6 +69,42 @@ describe('a lock worker', () => {
     expect(second.states.slice(0, 4)).toEqual(['trying', 'waiting', 'starting', 'working'])
   })
 
+  test('takes no part in the lock in whose callback it was started', async () => {
+    const patient = { wait: '10s' }
+    const { worker, reaches, errors } = workerOf({ start: () => locks.withLock('boot', patient, () => {}) })
+    const otherHolds = new Open()
+    const workerWaits = new Open()
+    const other = locks.withLock('k', async () => {
+      otherHolds.resolve()
+      await workerWaits.promise
+      // The worker waits for this key, but the holder of `boot` does not wait for the worker.
+      await locks.withLock('boot', patient, () => {})
+    })
+    await otherHolds.promise
+    await locks.withLock('boot', patient, async () => {
+      worker.start()
+      await reaches('waiting')
+      workerWaits.resolve()
+      await until('the other one waits, too', async () => (await locks.peek('boot'))?.queue.length === 1)
+    })
+    await other
+    await reaches('working')
+    await worker.stop()
+    expect(errors).toEqual([])
+  })
+
+  test('may lock in its work what the caller of start() holds', async () => {
+    const patient = { wait: '10s' }
+    const { worker, reaches, errors } = workerOf({ start: () => locks.withLock('boot', patient, () => {}) })
+    await locks.withLock('boot', async () => {
+      worker.start()
+      await until('its work waits', async () => (await locks.peek('boot'))?.queue.length === 1)
+    })
+    await reaches('working')
+    await worker.stop()
+    expect(errors).toEqual([])
+  })
+
   test('waits however long it takes, whatever the default wait of the locks is', async () => {
     const holder = await locks.acquire('k')
     const { worker, reaches, errors, states } = workerOf()
