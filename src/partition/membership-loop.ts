@@ -17,6 +17,8 @@ export class MembershipLoop {
   readonly #settings: PartitionSettings
   readonly #leaving = new AbortController()
   #weight: number
+  /** The last request to join, which has the weight of when it began. */
+  #joining: Promise<GroupMembership> | undefined
   #membership: GroupMembership | undefined
   /** Ends the membership, so that the process joins again. */
   #giveUp: (cause: unknown) => void = () => {}
@@ -47,7 +49,12 @@ export class MembershipLoop {
     // The others know that it leaves.
     if (this.#isStopping) return
     this.#weight = weight
-    await this.#tellOthers()
+    try {
+      await this.#joining
+      await this.#tellOthers()
+    } catch (error) {
+      if (!this.#isStopping) throw error
+    }
   }
 
   async stop(): Promise<void> {
@@ -85,7 +92,8 @@ export class MembershipLoop {
   async #takePart(onJoined: () => void): Promise<void> {
     this.#told = this.#value()
     const { ttl } = this.#settings.work
-    const membership = await this.group.join({ ttl, value: this.#told, signal: this.#leaving.signal })
+    this.#joining = this.group.join({ ttl, value: this.#told, signal: this.#leaving.signal })
+    const membership = await this.#joining
     this.#membership = membership
     const ending = new AbortController()
     const end = () => ending.abort()

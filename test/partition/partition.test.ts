@@ -163,6 +163,30 @@ describe('a partition', () => {
     },
   )
 
+  test('a weight that is set while it joins is known to the others when setWeight resolves', async () => {
+    const fleet = new Fleet(2)
+    let asked = false
+    let join: () => void = () => {}
+    const joins = new Promise<void>((resolve) => {
+      join = resolve
+    })
+    const network = new (class extends ScriptedStore {
+      override async acquire(ticket: Ticket) {
+        if (ticket.key.endsWith('#members')) {
+          asked = true
+          await joins
+        }
+        return super.acquire(ticket)
+      }
+    })(fleet.store)
+    const a = fleet.add('a', {}, {}, network)
+    await until('it joins', () => asked)
+    const set = a.setWeight(0)
+    setImmediate(join)
+    await set
+    expect((await a.members()).map(({ weight }) => weight)).toEqual([0])
+  })
+
   test('a start that throws is told, and tried again', async () => {
     const fleet = new Fleet(3)
     let failures = 0
@@ -338,13 +362,15 @@ describe('a partition', () => {
     const locks = createLocks(fleet.store)
     onTestFinished(() => locks.close())
     const idle = createPartition(locks, 'fleet', { keys: ['k0'], start() {}, stop() {} })
+    await idle.setWeight(2)
     await idle.stop()
     expect(() => idle.start()).toThrow('was not stopped')
     const network = new ScriptedStore(fleet.store)
     network.always('lose request')
     const joining = fleet.add('joining', { grace: 100 }, {}, network)
     joining.start()
-    await Promise.all([joining.stop(), joining.stop()])
+    const set = joining.setWeight(2)
+    await Promise.all([joining.stop(), joining.stop(), set])
   })
 })
 
