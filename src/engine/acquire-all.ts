@@ -54,7 +54,7 @@ export async function acquireAll(
     if (signal?.aborted === true) throw signal.reason
     if (isHoldfastError(error, 'closed')) throw error
     // A caller that does not wait asks for the keys one by one next. It must not find its own tickets there.
-    if (waitMs === 0) await released
+    if (waitMs === 0) await context.atMost(released, Math.min(context.attemptMs(1), storeTimeoutMs))
     return undefined
   }
 }
