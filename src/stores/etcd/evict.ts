@@ -7,13 +7,13 @@ import type { Session } from './session/session.ts'
 
 /** Removes tickets by force: all that the room has at one moment. */
 export async function evict(session: Session, request: EvictRequest): Promise<readonly string[]> {
-  const progress: Progress = { evicted: new Set(), inDoubt: new Map() }
+  const progress: EvictionProgress = { evicted: new Set(), inDoubt: new Map() }
   for (let tries = 0; tries < MOST_TRIES; tries += 1)
     if (await tryToEvict(session, request, progress)) return [...progress.evicted]
   throw tooBusy(request.key)
 }
 
-interface Progress {
+interface EvictionProgress {
   readonly evicted: Set<string>
   /** Tickets that this call has tried to evict, by the names of their entries. An answer may have been lost. */
   readonly inDoubt: Map<string, TicketEntry>
@@ -23,7 +23,7 @@ interface Progress {
 async function tryToEvict(
   session: Session,
   { key, id, reason, onlyIfWaiting = false }: EvictRequest,
-  { evicted, inDoubt }: Progress,
+  { evicted, inDoubt }: EvictionProgress,
 ): Promise<boolean> {
   const { pairs, revision } = await session.read(session.names.room(key))
   const room = new EtcdRoom(key)
