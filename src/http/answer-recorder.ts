@@ -6,12 +6,14 @@ export interface RawResponse {
   statusCode: number
   readonly headersSent: boolean
   readonly destroyed?: boolean
+  readonly req?: { readonly method?: string | undefined }
   getHeaders(): Readonly<Record<string, HeaderValue | undefined>>
   hasHeader(name: string): boolean
   setHeader(name: string, value: HeaderValue): unknown
   writeHead(...args: unknown[]): unknown
   write(...args: unknown[]): boolean
   end(...args: unknown[]): unknown
+  destroy(): unknown
   once(event: 'close', listener: () => void): unknown
 }
 
@@ -20,9 +22,11 @@ export interface RecordedAnswer {
   readonly status: number
   /** Those that the answer had not before its handler began. */
   readonly headers: Readonly<Record<string, HeaderValue>>
-  /** `undefined`: longer than 64 KiB. */
-  readonly body: Buffer | undefined
+  readonly body: Buffer | NotRecorded
 }
+
+/** Why there is no body: it has more than 64 KiB, or the client did not get all of it. */
+export type NotRecorded = 'too long' | 'broken off'
 
 /** In bytes. A longer body is sent while it is written. */
 const MOST_RECORDED = 65_536
@@ -89,6 +93,8 @@ export class AnswerRecorder {
     switch (state.tag) {
       case 'recording': {
         const { chunk, callback } = chunkOf(args)
+        // As without this recorder: after the first chunk, an error handler must not set another head and add its own page.
+        if (!this.#response.headersSent) this.#response.writeHead(this.#response.statusCode)
         state.chunks.push(chunk)
         state.bytes += chunk.length
         if (state.bytes > MOST_RECORDED) return this.#pass(state.chunks)
@@ -115,7 +121,7 @@ export class AnswerRecorder {
         return
       }
       case 'passing':
-        this.#tell({ status: this.#response.statusCode, headers: {}, body: undefined })
+        this.#tell({ status: this.#response.statusCode, headers: {}, body: 'too long' })
         this.#state = { tag: 'sent' }
         this.#original.end(...args)
         return
@@ -130,6 +136,13 @@ export class AnswerRecorder {
   #answer(body: Buffer, callback: (() => void) | undefined): void {
     const response = this.#response
     const { statusCode: status } = response
+    // The client would take the rest for the begin of the next answer, which may belong to somebody else.
+    if (!this.#isWhole(body)) {
+      this.#state = { tag: 'sent' }
+      response.destroy()
+      this.#tell({ status, headers: {}, body: 'broken off' })
+      return
+    }
     const headers = this.#newHeaders()
     this.#state = {
       tag: 'answered',
@@ -142,7 +155,15 @@ export class AnswerRecorder {
       // Who answers a second time by mistake finds the head written, as always after an answer.
       response.writeHead(status)
     }
-    this.#tell({ status, headers, body: body.length > MOST_RECORDED ? undefined : body })
+    this.#tell({ status, headers, body: body.length > MOST_RECORDED ? 'too long' : body })
+  }
+
+  /** Whether the body has the length that its head says. */
+  #isWhole(body: Buffer): boolean {
+    const { req, statusCode } = this.#response
+    const length = this.#written['content-length'] ?? this.#response.getHeaders()['content-length']
+    const isHeadOnly = req?.method === 'HEAD' || statusCode === 304
+    return length === undefined || isHeadOnly || Number(length) === body.length
   }
 
   #newHeaders(): Record<string, HeaderValue> {

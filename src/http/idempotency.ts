@@ -135,7 +135,7 @@ export class Idempotency<Request extends IncomingRequest> {
         const answer = await answerOf(recorder, lease, rawOf(reply))
         if (answer === null || !isFinal(answer.status)) throw new NotFinal()
         const kept = await keptAnswer(fingerprint, answer)
-        if (kept.body === null) onError(notKept(key), { key })
+        if (kept.body === null) onError(notKept(key, answer), { key })
         return kept
       })
       if (!outcome.ran) await replay(reply, fingerprint, outcome.value)
@@ -211,9 +211,10 @@ function refusal(error: unknown): unknown {
   )
 }
 
-function notKept(key: string): IdempotencyKeyError {
+function notKept(key: string, { body }: RecordedAnswer): IdempotencyKeyError {
+  const why = body === 'broken off' ? 'broke off' : 'is too long to be kept, even when it is compressed'
   return new IdempotencyKeyError(
-    `The answer of ${JSON.stringify(key)} is too long to be kept, even when it is compressed. Repetitions of the request are refused, as it was done. Answer with the id of the result instead.`,
+    `The answer of ${JSON.stringify(key)} ${why}. Repetitions of the request are refused, as it was done. Answer with the id of the result instead.`,
     { key, reason: 'answer-not-kept' },
   )
 }

@@ -6,7 +6,7 @@ export interface KeptAnswer {
   readonly request: string
   readonly status: number
   readonly headers: Readonly<Record<string, HeaderValue>>
-  /** `null`: the answer was too long. */
+  /** `null`: the answer was too long, or it broke off. */
   readonly body: { readonly text: string } | { readonly deflated: string } | null
 }
 
@@ -17,7 +17,7 @@ const LONGEST_KEPT = 8000
 export async function keptAnswer(request: string, answer: RecordedAnswer): Promise<KeptAnswer> {
   const { status, headers, body } = answer
   const notKept: KeptAnswer = { request, status, headers: {}, body: null }
-  if (body === undefined) return notKept
+  if (typeof body === 'string') return notKept
   const text = textOf(body)
   if (text !== undefined) {
     const asText = { request, status, headers, body: { text } }

@@ -119,6 +119,27 @@ describe('the first answer', () => {
     expect(errors).toMatchObject([{ code: 'idempotency-key', reason: 'answer-not-kept' }])
   })
 
+  test.each<[string, (response: ServerResponse) => unknown]>([
+    [
+      'that says another length than it has',
+      (response) => response.setHeader('content-length', 3).end('paid'),
+    ],
+    [
+      'that is shorter than its head says',
+      (response) => response.writeHead(200, ['Content-Length', '9']).end('paid'),
+    ],
+  ])('%s never reaches a client, and its repetition is refused', async (_, answer) => {
+    let runs = 0
+    const { url, errors } = await serve((_, response) => {
+      runs += 1
+      answer(response)
+    })
+    await expect(post(url).then((response) => response.text())).rejects.toThrow()
+    expect((await post(url)).status).toBe(410)
+    expect(runs).toBe(1)
+    expect(errors).toMatchObject([{ message: expect.stringContaining('broke off') }])
+  })
+
   test('is kept without its cookies', async () => {
     const { url } = await serve((_, response) =>
       response.setHeader('set-cookie', 'session=secret').end('hello'),
