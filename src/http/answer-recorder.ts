@@ -6,6 +6,8 @@ export interface RawResponse {
   statusCode: number
   readonly headersSent: boolean
   readonly destroyed?: boolean
+  /** Of HTTP/2. */
+  readonly stream?: { close(code: number): void }
   readonly req?: { readonly method?: string | undefined }
   getHeaders(): Readonly<Record<string, HeaderValue | undefined>>
   hasHeader(name: string): boolean
@@ -30,6 +32,9 @@ export type NotRecorded = 'too long' | 'broken off'
 
 /** In bytes. A longer body is sent while it is written. */
 const MOST_RECORDED = 65_536
+
+/** For a stream that is given up: https://www.rfc-editor.org/rfc/rfc9113#section-7 */
+const HTTP2_INTERNAL_ERROR = 2
 
 type Recording =
   /** Nothing has reached the client. */
@@ -67,10 +72,7 @@ export class AnswerRecorder {
       end: response.end.bind(response),
       writeHead: response.writeHead.bind(response),
     }
-    response.writeHead = (...args) => {
-      Object.assign(this.#written, headersOf(args.at(-1)))
-      return this.#original.writeHead(...args)
-    }
+    response.writeHead = (...args) => this.#writeHead(args)
     response.write = (...args) => this.#write(args)
     response.end = (...args) => {
       this.#end(args)
@@ -86,6 +88,24 @@ export class AnswerRecorder {
       this.#state = { tag: 'sent' }
       state.send()
     }
+  }
+
+  #writeHead(args: readonly unknown[]): unknown {
+    const response = this.#response
+    const { tag } = this.#state
+    const headers = headersOf(args.at(-1))
+    Object.assign(this.#written, headers)
+    // HTTP/1 sends the head together with the body. HTTP/2 sends it at once, so it has to wait here.
+    const waits = response.stream !== undefined && (tag === 'recording' || tag === 'answered')
+    if (!waits) return this.#original.writeHead(...args)
+    if (response.headersSent) throw headIsWritten()
+    for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
+    response.statusCode = Number(args[0])
+    Object.defineProperty(response, 'headersSent', { value: true })
+    response.setHeader = () => {
+      throw headIsWritten()
+    }
+    return response
   }
 
   #write(args: readonly unknown[]): boolean {
@@ -123,7 +143,7 @@ export class AnswerRecorder {
       case 'passing':
         this.#tell({ status: this.#response.statusCode, headers: {}, body: 'too long' })
         this.#state = { tag: 'sent' }
-        this.#original.end(...args)
+        this.#finish(chunkOf(args))
         return
       case 'answered':
       case 'sent':
@@ -139,14 +159,19 @@ export class AnswerRecorder {
     // The client would take the rest for the begin of the next answer, which may belong to somebody else.
     if (!this.#isWhole(body)) {
       this.#state = { tag: 'sent' }
-      response.destroy()
+      if (response.stream === undefined) response.destroy()
+      else response.stream.close(HTTP2_INTERNAL_ERROR)
       this.#tell({ status, headers: {}, body: 'broken off' })
       return
     }
     const headers = this.#newHeaders()
     this.#state = {
       tag: 'answered',
-      send: () => void this.#original.end(body, undefined, callback),
+      send: () => {
+        // Somebody may have set another one since then.
+        response.statusCode = status
+        this.#finish({ chunk: body, callback })
+      },
     }
     if (!response.headersSent) {
       // Node.js cannot count a body that follows its head.
@@ -156,6 +181,12 @@ export class AnswerRecorder {
       response.writeHead(status)
     }
     this.#tell({ status, headers, body: body.length > MOST_RECORDED ? 'too long' : body })
+  }
+
+  /** `end` itself gets no chunk: that of HTTP/2 would give it to `write`, which is replaced. */
+  #finish({ chunk, callback }: WrittenChunk): void {
+    if (chunk.length > 0) this.#original.write(chunk)
+    this.#original.end(undefined, undefined, callback)
   }
 
   /** Whether the body has the length that its head says. */
@@ -169,7 +200,10 @@ export class AnswerRecorder {
   #newHeaders(): Record<string, HeaderValue> {
     const all = { ...this.#response.getHeaders(), ...this.#written }
     const added = Object.entries(all).flatMap(([name, value]) =>
-      value === undefined || NOT_KEPT.has(name) || String(value) === String(this.#before[name])
+      value === undefined ||
+      NOT_KEPT.has(name) ||
+      name.startsWith(':') ||
+      String(value) === String(this.#before[name])
         ? []
         : [[name, value] as const],
     )
@@ -193,7 +227,13 @@ const NOT_KEPT: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ])
 
-function chunkOf(args: readonly unknown[]): { chunk: Buffer; callback: (() => void) | undefined } {
+/** The arguments of `write` and `end`. */
+interface WrittenChunk {
+  readonly chunk: Buffer
+  readonly callback: (() => void) | undefined
+}
+
+function chunkOf(args: readonly unknown[]): WrittenChunk {
   const callback = args.find((arg) => typeof arg === 'function') as (() => void) | undefined
   const [chunk, encoding] = args
   if (typeof chunk === 'string') {
@@ -203,6 +243,10 @@ function chunkOf(args: readonly unknown[]): { chunk: Buffer; callback: (() => vo
     }
   }
   return { chunk: chunk instanceof Uint8Array ? Buffer.from(chunk) : Buffer.alloc(0), callback }
+}
+
+function headIsWritten(): Error {
+  return new Error('Cannot set headers after they are sent to the client: the answer has begun.')
 }
 
 /** The last argument of `writeHead`: an object, pairs, or names and values in turn. */
