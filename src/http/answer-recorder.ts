@@ -5,6 +5,7 @@ export type HeaderValue = number | string | readonly string[]
 export interface RawResponse {
   statusCode: number
   readonly headersSent: boolean
+  readonly writableEnded: boolean
   readonly destroyed?: boolean
   /** Of HTTP/2. */
   readonly stream?: { close(code: number): void }

@@ -129,6 +129,8 @@ export class Idempotency<Request extends IncomingRequest> {
     let recorder: AnswerRecorder | undefined
     try {
       const outcome = await this.#locks.once(key, { ...hold, keepResult: true, signal }, async (lease) => {
+        signal.throwIfAborted()
+        if (isAnswered(rawOf(reply))) throw new NotFinal()
         recorder = new AnswerRecorder(rawOf(reply), headersOf(reply))
         running.set(request, { key: clientKey, lease })
         onBegun()
@@ -138,9 +140,12 @@ export class Idempotency<Request extends IncomingRequest> {
         if (kept.body === null) onError(notKept(key, answer), { key })
         return kept
       })
-      if (!outcome.ran) await replay(reply, fingerprint, outcome.value)
+      if (!outcome.ran && !isAnswered(rawOf(reply))) await replay(reply, fingerprint, outcome.value)
     } catch (error) {
-      if (recorder === undefined) throw refusal(error)
+      if (recorder === undefined) {
+        if (isAnswered(rawOf(reply))) return
+        throw refusal(error)
+      }
       if (!(error instanceof NotFinal)) onError(error, { key })
     } finally {
       recorder?.send()
@@ -196,6 +201,11 @@ async function replay(
   setAll(response, { ...kept.headers, 'idempotent-replayed': 'true' })
   response.statusCode = kept.status
   response.end(body)
+}
+
+/** Whether somebody else has answered during the wait, as a time-out of the framework does. Then there is nothing to do. */
+function isAnswered({ writableEnded, headersSent }: RawResponse): boolean {
+  return writableEnded || headersSent
 }
 
 function setAll(response: RawResponse, headers: Readonly<Record<string, HeaderValue | undefined>>): void {

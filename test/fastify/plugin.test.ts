@@ -348,6 +348,21 @@ describe('the Fastify plugin', () => {
   })
 })
 
+test('a repetition that was answered by a time-out while it waited leaves the key free', async () => {
+  const { locks, other } = twoProcesses()
+  const held = await other.acquire('idempotency:ada:k')
+  let runs = 0
+  const { url } = await serve({ locks }, (app) => {
+    const idempotent = app.idempotent({ remember: 50, scope: () => 'ada', wait: '1m' })
+    app.post('/', { handlerTimeout: 100, preHandler: idempotent }, async () => `run ${++runs}`)
+  })
+  const post = () => fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k' } })
+  expect((await post()).status).toBe(503)
+  await held.release()
+  await untilRooms(other)
+  expect(await (await post()).text()).toBe('run 1')
+})
+
 describe('bad input', () => {
   const locks = createLocks(memoryStore())
 
