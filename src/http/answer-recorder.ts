@@ -17,7 +17,7 @@ export interface RawResponse {
   write(...args: unknown[]): boolean
   end(...args: unknown[]): unknown
   destroy(): unknown
-  once(event: 'close', listener: () => void): unknown
+  once(event: 'close' | 'pipe', listener: () => void): unknown
 }
 
 /** The answer of a handler. */
@@ -58,6 +58,7 @@ export class AnswerRecorder {
   /** The headers that were given to `writeHead`. Node.js may not show them. */
   readonly #written: Record<string, HeaderValue> = {}
   readonly #original: Pick<RawResponse, 'write' | 'end' | 'writeHead'>
+  #isStreamed = false
   #state: Recording = { tag: 'recording', chunks: [], bytes: 0 }
   #tell: (answer: RecordedAnswer) => void = () => {}
 
@@ -79,6 +80,10 @@ export class AnswerRecorder {
       this.#end(args)
       return response
     }
+    response.once('pipe', () => {
+      this.#isStreamed = true
+    })
+    response.once('close', () => this.#onClose())
   }
 
   /** Gives the answer to the client, if there is one. From now on the response is as it was. */
@@ -114,6 +119,7 @@ export class AnswerRecorder {
     switch (state.tag) {
       case 'recording': {
         const { chunk, callback } = chunkOf(args)
+        this.#isStreamed = true
         // As without this recorder: after the first chunk, an error handler must not set another head and add its own page.
         if (!this.#response.headersSent) this.#response.writeHead(this.#response.statusCode)
         state.chunks.push(chunk)
@@ -159,10 +165,9 @@ export class AnswerRecorder {
     const { statusCode: status } = response
     // The client would take the rest for the begin of the next answer, which may belong to somebody else.
     if (!this.#isWhole(body)) {
-      this.#state = { tag: 'sent' }
+      this.#breakOff()
       if (response.stream === undefined) response.destroy()
       else response.stream.close(HTTP2_INTERNAL_ERROR)
-      this.#tell({ status, headers: {}, body: 'broken off' })
       return
     }
     const headers = this.#newHeaders()
@@ -188,6 +193,17 @@ export class AnswerRecorder {
   #finish({ chunk, callback }: WrittenChunk): void {
     if (chunk.length > 0) this.#original.write(chunk)
     this.#original.end(undefined, undefined, callback)
+  }
+
+  /** A stream stops when its response is closed, so `end` may never come. */
+  #onClose(): void {
+    const { tag } = this.#state
+    if (tag === 'passing' || (tag === 'recording' && this.#isStreamed)) this.#breakOff()
+  }
+
+  #breakOff(): void {
+    this.#state = { tag: 'sent' }
+    this.#tell({ status: this.#response.statusCode, headers: {}, body: 'broken off' })
   }
 
   /** Whether the body has the length that its head says. */

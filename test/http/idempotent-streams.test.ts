@@ -10,11 +10,14 @@ import { holdfast } from '../../src/fastify/index.ts'
 import { createRequestLocks, type IdempotencyOptions, type IncomingRequest } from '../../src/http/index.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { until } from '../servers/until.ts'
+import { gate, roomsOf } from './scene.ts'
 
 type Chunks = () => AsyncIterable<string>
+type Serve = (locks: Locks, chunks: Chunks) => Promise<string>
 
 /** Each serves what `chunks` gives, and returns its URL. */
-const servers: Readonly<Record<string, (locks: Locks, chunks: Chunks) => Promise<string>>> = {
+const servers: Readonly<Record<string, Serve>> = {
   'node:http': (locks, chunks) => {
     const idempotent = createRequestLocks(locks).idempotent<IncomingRequest>(OPTIONS)
     const server = createServer((request, response) =>
@@ -54,7 +57,7 @@ const servers: Readonly<Record<string, (locks: Locks, chunks: Chunks) => Promise
   },
 }
 
-const OPTIONS: IdempotencyOptions = { remember: '1h', scope: () => 'ada', maxHold: '1s', onError: () => {} }
+const OPTIONS: IdempotencyOptions = { remember: '1h', scope: () => 'ada', onError: () => {} }
 
 async function urlOf(server: Server): Promise<string> {
   server.listen(0, '127.0.0.1')
@@ -72,8 +75,8 @@ function locksOfTest(): Locks {
   return locks
 }
 
-async function post(url: string): Promise<readonly [number, string]> {
-  const answer = await fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k' } })
+async function post(url: string, signal: AbortSignal | null = null): Promise<readonly [number, string]> {
+  const answer = await fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k' }, signal })
   return [answer.status, await answer.text()]
 }
 
@@ -94,5 +97,40 @@ describe.each(Object.entries(servers))('a streamed answer, on %s', (_, serve) =>
       throw new Error('the cursor is lost')
     })
     await expect(post(url)).rejects.toThrow()
+    expect(await post(url)).toEqual([410, expect.stringContaining('is not done again')])
+  })
+
+  test.each([
+    ['its first chunk', 1],
+    ['its first 64 KiB', 3],
+  ])('whose client hangs up after %s is not made again', async (_, chunks) => {
+    expect(await hungUp(serve, chunks)).toEqual({ status: 410, runs: 1 })
   })
 })
+
+test('a stream of Fastify whose client hangs up before its first chunk is not made again', async () => {
+  expect(await hungUp(servers['Fastify'] as Serve, 0)).toEqual({ status: 410, runs: 1 })
+})
+
+/** A client hangs up after some chunks of 30 kB. Resolves with what its repetition gets. */
+async function hungUp(serve: Serve, chunks: number): Promise<{ status: number; runs: number }> {
+  const begun = gate()
+  const end = gate()
+  onTestFinished(() => end.open())
+  let runs = 0
+  const locks = locksOfTest()
+  const url = await serve(locks, async function* () {
+    runs += 1
+    for (let count = 0; count < chunks; count += 1) yield 'x'.repeat(30_000)
+    begun.open()
+    await end.opened
+    yield 'more'
+  })
+  const client = new AbortController()
+  const first = post(url, client.signal)
+  first.catch(() => {})
+  await begun.opened
+  client.abort()
+  await until('the key is settled', async () => String(await roomsOf(locks)).includes('#done: 1 + 0'))
+  return { status: (await post(url))[0], runs }
+}
