@@ -124,7 +124,7 @@ export class AnswerRecorder {
         if (!this.#response.headersSent) this.#response.writeHead(this.#response.statusCode)
         state.chunks.push(chunk)
         state.bytes += chunk.length
-        if (state.bytes > MOST_RECORDED) return this.#pass(state.chunks)
+        if (state.bytes > MOST_RECORDED) return this.#pass(state.chunks, callback)
         // The writer may go on: it waits for a full buffer, and not for the client.
         if (callback !== undefined) queueMicrotask(callback)
         return true
@@ -133,6 +133,7 @@ export class AnswerRecorder {
         return this.#original.write(...args)
       case 'answered':
       case 'sent':
+        this.#ignore(args)
         return false
       default:
         return state satisfies never
@@ -154,6 +155,7 @@ export class AnswerRecorder {
         return
       case 'answered':
       case 'sent':
+        this.#ignore(args)
         return
       default:
         state satisfies never
@@ -227,9 +229,20 @@ export class AnswerRecorder {
     return Object.fromEntries(added)
   }
 
-  #pass(chunks: readonly Buffer[]): boolean {
+  /** A writer may wait for its callback, also behind the end of the answer. */
+  #ignore(args: readonly unknown[]): void {
+    const { callback } = chunkOf(args)
+    if (callback !== undefined) queueMicrotask(callback)
+  }
+
+  /** `callback`: that of the last chunk. */
+  #pass(chunks: readonly Buffer[], callback?: () => void): boolean {
     this.#state = { tag: 'passing' }
-    return chunks.map((chunk) => this.#original.write(chunk)).at(-1) ?? true
+    const last = chunks.length - 1
+    return chunks.reduce(
+      (_, chunk, at) => this.#original.write(chunk, 'utf8', at === last ? callback : undefined),
+      true,
+    )
   }
 }
 

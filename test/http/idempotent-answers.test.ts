@@ -119,6 +119,20 @@ describe('the first answer', () => {
     expect(errors).toMatchObject([{ code: 'idempotency-key', reason: 'answer-not-kept' }])
   })
 
+  test('calls the callback of each write, of a long answer and behind its end', async () => {
+    const { url } = await serve(async (_, response) => {
+      const write = (chunk: string) => new Promise<void>((resolve) => response.write(chunk, () => resolve()))
+      for (let part = 0; part < 5; part += 1) await write('x'.repeat(30_000))
+      response.end('end')
+      await write('late')
+      await new Promise<void>((resolve) => response.end(resolve))
+      ended.open()
+    })
+    const ended = gate()
+    expect(await (await post(url)).text()).toBe(`${'x'.repeat(150_000)}end`)
+    await ended.opened
+  })
+
   test.each<[string, (response: ServerResponse) => unknown]>([
     [
       'that says another length than it has',
