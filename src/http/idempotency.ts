@@ -33,7 +33,7 @@ export interface IdempotencyOptions<Request extends IncomingRequest = IncomingRe
    * handler again. Default: below 400. With `() => true` errors are kept, too.
    */
   readonly isFinal?: ((status: number) => boolean) | undefined
-  /** What must be the same in a repetition, beside the method and the URL. Default: the parsed body. */
+  /** What must be the same in a repetition, beside the method and the URL. Default: the parsed body. It may return a promise. */
   readonly payload?: ((request: Request) => unknown) | undefined
   /** How long a repetition waits for the first request that is still running. Default: 0, it is refused at once (409). */
   readonly wait?: Duration | undefined
@@ -125,7 +125,7 @@ export class Idempotency<Request extends IncomingRequest> {
     const { scope, payload, isFinal, hold, onError } = this.#settings
     const clientKey = clientKeyOf(request) ?? ''
     const key = lockKeyOf(scope(request), clientKey)
-    const fingerprint = await fingerprintOf(request, payload(request))
+    const fingerprint = await fingerprintOf(request, await payload(request))
     let recorder: AnswerRecorder | undefined
     try {
       const outcome = await this.#locks.once(key, { ...hold, keepResult: true, signal }, async (lease) => {

@@ -67,7 +67,22 @@ function bytesOf(body: unknown): Uint8Array {
 }
 
 /** Names in order, as the same client may send the members of an object in another order when it tries again. */
-function inOrder(_name: string, value: unknown): unknown {
+function inOrder(name: string, value: unknown): unknown {
+  if (isLost(value)) {
+    throw new InvalidArgumentError(
+      `Expected \`request.body\`, or what \`payload\` returns, to be bytes, a text or JSON, got ${show(value)}${name && ` at \`${name}\``}. Return from \`payload\` what must be the same in a repetition.`,
+    )
+  }
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
   return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)))
+}
+
+/** Whether JSON would have null, nothing or `{}` for it, so that two different requests seem to be the same. */
+function isLost(value: unknown): boolean {
+  if (typeof value === 'number') return !Number.isFinite(value)
+  if (typeof value !== 'object') return ['bigint', 'function', 'symbol'].includes(typeof value)
+  // Such as FormData, a Map or a Promise.
+  return (
+    value !== null && !Array.isArray(value) && Object.prototype.toString.call(value) !== '[object Object]'
+  )
 }

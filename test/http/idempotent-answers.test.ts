@@ -270,6 +270,30 @@ describe('a request that is answered once', () => {
     expect(await roomsOf(locks)).toEqual([])
   })
 
+  test('is compared by a payload that comes later', async () => {
+    const amounts = [5, 500]
+    const { url } = await serve((_, response) => response.end('paid'), {
+      payload: async () => ({ amount: amounts.shift() }),
+    })
+    expect((await post(url)).status).toBe(200)
+    expect((await post(url)).status).toBe(422)
+  })
+
+  test.each<[string, unknown]>([
+    ['FormData', new FormData()],
+    ['a Map in an object', { amounts: new Map([['ada', 5]]) }],
+    ['a promise in an object', { amount: Promise.resolve(5) }],
+    ['a function', () => 5],
+    ['a number that JSON has not', { amount: Number.NaN }],
+  ])('is refused if its payload cannot be compared: %s', async (_, payload) => {
+    const { url } = await serve(() => expect.unreachable(), { payload: () => payload })
+    const answer = await post(url)
+    expect([answer.status, await answer.text()]).toEqual([
+      500,
+      expect.stringContaining('to be bytes, a text or JSON, got'),
+    ])
+  })
+
   test('needs a parsed body, and a scope', async () => {
     const { url } = await serve((_, response) => response.end('paid'))
     const unread = await fetch(url, { method: 'POST', body: 'text', headers: { 'idempotency-key': 'k' } })
