@@ -178,9 +178,12 @@ export class AnswerRecorder {
       send: () => {
         // Somebody may have set another one since then.
         response.statusCode = status
+        Reflect.deleteProperty(response, 'writableEnded')
         this.#finish({ chunk: body, callback })
       },
     }
+    // If this is false, Fastify lets a handler answer a second time, fails, and destroys the response.
+    Object.defineProperty(response, 'writableEnded', { value: true, configurable: true })
     if (!response.headersSent) {
       // Node.js cannot count a body that follows its head.
       const isCounted = ['content-length', 'transfer-encoding'].some((name) => response.hasHeader(name))

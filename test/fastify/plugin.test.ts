@@ -1,4 +1,4 @@
-import { type FastifyInstance, fastify } from 'fastify'
+import { type FastifyInstance, type FastifyReply, fastify } from 'fastify'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import { holdfast } from '../../src/fastify/index.ts'
@@ -361,6 +361,32 @@ test('a repetition that was answered by a time-out while it waited leaves the ke
   await held.release()
   await untilRooms(other)
   expect(await (await post()).text()).toBe('run 1')
+})
+
+test.each<[string, (reply: FastifyReply) => unknown]>([
+  [
+    'returns another answer behind it',
+    async (reply) => {
+      reply.send({ paid: 1 })
+      return { paid: 2 }
+    },
+  ],
+  [
+    'fails behind it',
+    async (reply) => {
+      reply.send({ paid: 1 })
+      throw new Error('the metrics are away')
+    },
+  ],
+  ['sends twice', (reply) => void reply.send({ paid: 1 }).send({ paid: 2 })],
+])('the first answer of a handler that %s reaches the client', async (_, handler) => {
+  const { locks } = twoProcesses()
+  const { url } = await serve({ locks }, (app) => {
+    const idempotent = app.idempotent({ remember: 50, scope: () => 'ada' })
+    app.post('/', { preHandler: idempotent }, (_, reply) => handler(reply))
+  })
+  const post = () => fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k' } })
+  expect(await (await post()).json()).toEqual({ paid: 1 })
 })
 
 describe('bad input', () => {
