@@ -144,9 +144,9 @@ export class LockFile {
   }
 
   /**
-   * Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. A clock that is behind proves a
-   * reboot, and another name does not: a container may have a name of its own, and a runtime may not be allowed to read it. If the
-   * clock is not behind, no row lasts longer than its ttl.
+   * Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. Another name does not prove a
+   * reboot: a container may have a name of its own, and a runtime may not be allowed to read it. So either of two things has to come
+   * with it: a clock that is behind, or a wall clock that has gained on it, because the machine's clock begins anew with each boot.
    */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options
@@ -161,13 +161,17 @@ export class LockFile {
     }
     const isBehind = time.ms < meta.ms
     if (meta.boot === boot && (boot !== '' || !isBehind)) return
-    if (isBehind)
+    const gainedMs = (time.us - meta.us) / 1000 - (time.ms - meta.ms)
+    if (isBehind || (meta.boot !== boot && gainedMs > MOST_GAINED_MS))
       database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
     const mayBeNew = isBehind || (meta.boot !== '' && boot !== '')
     const { ms, us } = mayBeNew ? momentAfterReboot(meta, time) : meta
     database.prepare('UPDATE meta SET boot = ?, clock_ms = ?, clock_us = ?').run(boot, ms, us)
   }
 }
+
+/** As long as the rows of an earlier boot may last beyond their ttl. A wall clock is seldom set by so much. */
+const MOST_GAINED_MS = 60_000
 
 /** Identifies the file itself, and not its name. */
 function identityOf(path: string): string | undefined {

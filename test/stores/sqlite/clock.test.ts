@@ -145,6 +145,24 @@ test.each([
   for (const store of [one, ...stores]) await store.close()
 })
 
+test('a reboot is noticed although the machine runs for longer than before its last grant', async () => {
+  const machine = new Machine()
+  const before = machine.open()
+  const dead = ticket({ ttlMs: 10_000 })
+  await before.acquire(dead)
+  // Renewals write no moment into the file.
+  for (let passed = 0; passed < 600_000; passed += 5000) {
+    machine.pass(5000)
+    expect(await before.renew([dead])).toMatchObject([{ tag: 'held' }])
+  }
+  await before.close()
+  machine.restart()
+  machine.pass(60_000)
+  const after = machine.open()
+  expect(await after.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'held' })
+  await after.close()
+})
+
 test('a reboot is noticed by a process that cannot read its name, and ends no lease that was taken after it', async () => {
   const machine = new Machine()
   const before = machine.open()
