@@ -1,11 +1,10 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { processWide } from '../base/process-wide.ts'
-import type { Ticket } from '../contract/store.ts'
 import type { WaitWatch } from '../engine/acquire-request.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { DeadlockError } from '../errors.ts'
-import { isHeld, type Scope, Wait } from './wait-circles.ts'
+import { isHeld, type Scope, Wait, type WaitTerms } from './wait-circles.ts'
 
 /**
  * Scopes nest, so they say which keys the running async context holds. A lease from `acquire()` has no scope, because the caller
@@ -62,6 +61,6 @@ export function selfDeadlock(key: string): DeadlockError {
 }
 
 /** Watches a wait of the running context. Make it before the request is sent. */
-export function watchWait(engine: Engine, ticket: Ticket): WaitWatch {
-  return new Wait(engine, ticket, running.getStore())
+export function watchWait(engine: Engine, terms: WaitTerms): WaitWatch {
+  return new Wait(engine, terms, running.getStore())
 }

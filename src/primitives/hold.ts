@@ -55,7 +55,8 @@ export function hold(
     maxWaiting: settings.maxWaiting,
     signal: settings.signal,
     lease: settings,
-    watch: patienceMs === 0 ? undefined : watching(watchWait(context.engine, ticket)),
+    watch:
+      patienceMs === 0 ? undefined : watching(watchWait(context.engine, { ticket, waitMs: settings.waitMs })),
   })
   if (!(lease instanceof Promise)) return lease ?? refuse(key)
   // A call that waits never gets `null`, so no second promise is needed.

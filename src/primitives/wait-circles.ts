@@ -21,12 +21,12 @@ export interface Scope {
 }
 
 /**
- * Finds the calls of this process that wait for one another. Only what certainly blocks a wait counts, so a call that could still get
- * its key is never refused:
+ * Finds the calls of this process that wait for one another. Only what blocks a wait until a call of the circle gives up counts:
  *
  * - The scopes that hold the key under the deadlines of their leases, all together. A lease without a scope, or of another process,
  *   may end at any time.
- * - The waits that stand ahead in the queue, if these holders do not admit them: the law lets nobody overtake.
+ * - The waits that stand ahead in the queue and do not give up before, if these holders do not admit them: the law lets nobody
+ *   overtake.
  *
  * Such a wait is stuck if the holders that are stuck do not admit it, or do not admit one ahead of it. A scope is stuck if a
  * wait inside it is. So the stuck waits are the largest set in which each is stuck because of the others. Without the newest
@@ -36,6 +36,8 @@ export class Wait implements WaitWatch {
   readonly ticket: Ticket
   /** Undefined: outside of all scopes. It may stand ahead of others, and is never refused. */
   readonly scope: Scope | undefined
+  /** How long the call waits at most. */
+  readonly #waitMs: number
   /** Waits with a place up to this one were in their queues before the request of this wait was sent. */
   readonly #sentAfter: number = known.places
   readonly #engine: Engine
@@ -48,9 +50,10 @@ export class Wait implements WaitWatch {
   /** Where the call waits. */
   stack: Error | undefined
 
-  constructor(engine: Engine, ticket: Ticket, scope: Scope | undefined) {
+  constructor(engine: Engine, { ticket, waitMs }: WaitTerms, scope: Scope | undefined) {
     this.#engine = engine
     this.ticket = ticket
+    this.#waitMs = waitMs
     this.scope = scope
   }
 
@@ -114,7 +117,9 @@ export class Wait implements WaitWatch {
     if (!sum.admits(this.ticket)) return 'holders'
     for (const wait of this.#knownKey?.waits ?? []) {
       if (wait.place > this.#sentAfter) break
-      if (wait !== this && !sum.admits(wait.ticket) && wait.isSurelyQueued()) return 'queue'
+      // A call that waits for less gives up first, and lets this one go on.
+      const isPatient = wait !== this && wait.#waitMs >= this.#waitMs
+      if (isPatient && !sum.admits(wait.ticket) && wait.isSurelyQueued()) return 'queue'
     }
     return undefined
   }
@@ -137,6 +142,12 @@ export class Wait implements WaitWatch {
       keyOf(scope.engine.store, scope.lease.key).holders.add(scope)
     }
   }
+}
+
+/** What a wait is about. */
+export interface WaitTerms {
+  readonly ticket: Ticket
+  readonly waitMs: number
 }
 
 /** What this process knows of the waits for one key. */

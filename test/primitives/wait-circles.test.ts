@@ -238,6 +238,20 @@ describe('no false alarm', () => {
     },
   )
 
+  test('if the writer ahead waits for less time, and so gives up first', async () => {
+    const all = await aroundForeignWriter((locks) => {
+      void errorOf(locks.readWrite('x').write({ wait: '400ms' }, () => 'never'))
+    })
+    const { clock, locks, x, reader, holder } = all
+    holder.goOn(() => x.read(() => 'holder'))
+    await clock.advance(1)
+    reader.goOn(() => locks.withLock('z', () => 'reader'))
+    await clock.advance(100)
+    expect(await outcomeOf(Promise.race([reader.done, holder.done]))).toBe('pending')
+    await clock.advance(500)
+    await goesOn(all)
+  })
+
   test('if it is not known which of the two was queued first', async () => {
     const all = await aroundForeignWriter()
     const { clock, locks, store, x, reader, holder } = all
