@@ -176,6 +176,26 @@ test('a lock that expires while its release waits for a renewal is not released'
   expect(shared.holder).toBe('own')
 })
 
+test('a lock that is renewed while its release waits for that is released', async () => {
+  const shared = new Shared()
+  const renewed = new Open()
+  const lease = await leaseOf({
+    ...shared.callbacks('own', '1500ms'),
+    renew: async () => {
+      shared.renewals += 1
+      await renewed.promise
+      return true
+    },
+  })
+  await until('it renews', () => shared.renewals === 1)
+  const released = lease.release()
+  // Longer than the lock lasts without the renewal, and shorter than with it.
+  await new Promise((resolve) => setTimeout(resolve, 1150))
+  renewed.resolve()
+  await released
+  expect(shared.holder).toBeUndefined()
+})
+
 test.each(['trying', 'waiting'] as const)(
   'a lock that is granted while the worker stops is released before the worker is stopped (%s)',
   async (state) => {

@@ -190,6 +190,8 @@ class CallbackLease<Held> implements WorkerLease {
       try {
         const isHeld = await this.#settings.renew(this.#held, this.#end.signal)
         this.#look()
+        // Renewed while the release waits for this answer.
+        if (isHeld && this.#state.tag === 'released') this.#since = asked
         if (!this.#isLive()) return
         if (!isHeld) return this.#lose('The lock is held no more: `renew` said so.', undefined)
         this.#since = asked
