@@ -57,6 +57,8 @@ export class AnswerRecorder {
   readonly #before: Readonly<Record<string, HeaderValue | undefined>>
   /** The headers that were given to `writeHead`. Node.js may not show them. */
   readonly #written: Record<string, HeaderValue> = {}
+  /** All headers just before the head was written: others may add some at that moment, as for a compressed body. */
+  #atHead: Readonly<Record<string, HeaderValue | undefined>> | undefined
   readonly #original: Pick<RawResponse, 'write' | 'end' | 'writeHead'>
   #isStreamed = false
   #state: Recording = { tag: 'recording', chunks: [], bytes: 0 }
@@ -101,6 +103,7 @@ export class AnswerRecorder {
     const { tag } = this.#state
     const headers = headersOf(args.at(-1))
     Object.assign(this.#written, headers)
+    this.#atHead ??= { ...response.getHeaders() }
     // HTTP/1 sends the head together with the body. HTTP/2 sends it at once, so it has to wait here.
     const waits = response.stream !== undefined && (tag === 'recording' || tag === 'answered')
     if (!waits) return this.#original.writeHead(...args)
@@ -194,10 +197,14 @@ export class AnswerRecorder {
     this.#tell({ status, headers, body: body.length > MOST_RECORDED ? 'too long' : body })
   }
 
-  /** `end` itself gets no chunk: that of HTTP/2 would give it to `write`, which is replaced. */
   #finish({ chunk, callback }: WrittenChunk): void {
-    if (chunk.length > 0) this.#original.write(chunk)
-    this.#original.end(undefined, undefined, callback)
+    const { write, end } = this.#original
+    // The `end` of HTTP/2 would give its chunk to `write`, which is replaced. On HTTP/1 others may wait for the chunk of `end`.
+    if (this.#response.stream === undefined) end(chunk, 'utf8', callback)
+    else {
+      if (chunk.length > 0) write(chunk)
+      end(undefined, undefined, callback)
+    }
   }
 
   /** A stream stops when its response is closed, so `end` may never come. */
@@ -220,7 +227,7 @@ export class AnswerRecorder {
   }
 
   #newHeaders(): Record<string, HeaderValue> {
-    const all = { ...this.#response.getHeaders(), ...this.#written }
+    const all = { ...(this.#atHead ?? this.#response.getHeaders()), ...this.#written }
     const added = Object.entries(all).flatMap(([name, value]) =>
       value === undefined ||
       NOT_KEPT.has(name) ||

@@ -127,23 +127,27 @@ export class Idempotency<Request extends IncomingRequest> {
     const key = lockKeyOf(scope(request), clientKey)
     const fingerprint = await fingerprintOf(request, await payload(request))
     let recorder: AnswerRecorder | undefined
+    const response = rawOf(reply)
+    const wasBegun = response.headersSent
+    // Whether somebody else has answered during the wait, as a time-out of the framework does. Then there is nothing to do.
+    const isAnswered = () => response.writableEnded || (response.headersSent && !wasBegun)
     try {
       const outcome = await this.#locks.once(key, { ...hold, keepResult: true, signal }, async (lease) => {
         signal.throwIfAborted()
-        if (isAnswered(rawOf(reply))) throw new NotFinal()
-        recorder = new AnswerRecorder(rawOf(reply), headersOf(reply))
+        if (isAnswered()) throw new NotFinal()
+        recorder = new AnswerRecorder(response, headersOf(reply))
         running.set(request, { key: clientKey, lease })
         onBegun()
-        const answer = await answerOf(recorder, lease, rawOf(reply))
+        const answer = await answerOf(recorder, lease, response)
         if (answer === null || !isFinal(answer.status)) throw new NotFinal()
         const kept = await keptAnswer(fingerprint, answer)
         if (kept.body === null) onError(notKept(key, answer), { key })
         return kept
       })
-      if (!outcome.ran && !isAnswered(rawOf(reply))) await replay(reply, fingerprint, outcome.value)
+      if (!outcome.ran && !isAnswered()) await replay(reply, fingerprint, outcome.value)
     } catch (error) {
       if (recorder === undefined) {
-        if (isAnswered(rawOf(reply))) return
+        if (isAnswered()) return
         throw refusal(error)
       }
       if (!(error instanceof NotFinal)) onError(error, { key })
@@ -201,11 +205,6 @@ async function replay(
   setAll(response, { ...kept.headers, 'idempotent-replayed': 'true' })
   response.statusCode = kept.status
   response.end(body)
-}
-
-/** Whether somebody else has answered during the wait, as a time-out of the framework does. Then there is nothing to do. */
-function isAnswered({ writableEnded, headersSent }: RawResponse): boolean {
-  return writableEnded || headersSent
 }
 
 function setAll(response: RawResponse, headers: Readonly<Record<string, HeaderValue | undefined>>): void {
