@@ -101,6 +101,8 @@ export class Course {
     if (tickMs <= this.#doneUntilMs) return
     this.#addGap(Math.max(this.#doneUntilMs, this.#judgedUntilMs), isOpen ? tickMs + 1 : tickMs)
     this.#doneUntilMs = tickMs
+    // The clock has jumped over it. If the clock is set back, the tick comes again.
+    if (tickMs <= this.#livedFromMs) this.#addHandled({ afterMs: tickMs - 1, untilMs: tickMs })
   }
 
   /** Some process has to have run the ticks from here on, also those from before the start of this process. */
@@ -187,7 +189,11 @@ export class Course {
   #liveFrom(wallMs: number): void {
     const lived = { afterMs: this.#livedFromMs, untilMs: this.#doneUntilMs }
     this.#livedFromMs = wallMs
-    if (lived.untilMs > lived.afterMs) this.#handled = [...this.#handled, lived].slice(-MOST_JUMPS)
+    if (lived.untilMs > lived.afterMs) this.#addHandled(lived)
+  }
+
+  #addHandled(handled: HandledTicks): void {
+    this.#handled = [...this.#handled, handled].slice(-MOST_HANDLED)
   }
 
   #nextUnhandled(afterMs: number): number | undefined {
@@ -227,7 +233,7 @@ interface HandledTicks {
 /** How far the clocks of the processes may differ. */
 export const SKEW_MS = 300_000
 const MOST_GAPS = 100
-const MOST_JUMPS = 100
+const MOST_HANDLED = 100
 
 /** If the wall clock gains this much on the monotonic clock, it was set, or its machine slept. */
 const JUMP_MS = 60_000

@@ -258,6 +258,22 @@ describe('time that does not go as planned', () => {
     },
   )
 
+  test.each(['skip', 'all'] as const)(
+    'a tick that the wall clock has jumped over runs once, although the clock is set back (%s)',
+    async (missed) => {
+      const stage = new Stage()
+      const a = stage.member('a')
+      a.schedule.add('job', '*/10 * * * *', { missed }, stage.work(a))
+      a.schedule.start()
+      await stage.clock.advance(20 * MINUTE_MS)
+      a.setClock(5 * HOUR_MS)
+      await stage.clock.advance(2 * MINUTE_MS)
+      a.setClock(-5 * HOUR_MS)
+      await stage.clock.advance(6 * HOUR_MS)
+      expect(new Set(stage.ticks).size).toBe(stage.ticks.length)
+    },
+  )
+
   test('a wall clock that is set forward, and then back, runs no tick twice', async () => {
     const stage = new Stage()
     const a = stage.member('a')
