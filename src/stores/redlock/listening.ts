@@ -9,7 +9,8 @@ export class Listening {
   readonly flowing: Promise<void>
   readonly #wakes: CombinedWakes
   readonly #onWake: (wake: Wake) => void
-  #pauses = new Set<NodeJS.Timeout>()
+  readonly #pauses = new Set<NodeJS.Timeout>()
+  readonly #unlisten = new Set<() => void>()
   #closed = false
 
   constructor(
@@ -45,16 +46,20 @@ export class Listening {
     this.#closed = true
     for (const pause of this.#pauses) clearTimeout(pause)
     this.#pauses.clear()
+    for (const unlisten of this.#unlisten) unlisten()
+    this.#unlisten.clear()
   }
 
   async #subscribe(server: RedlockServer, first: FirstAttempt): Promise<void> {
     for (let attempt = 1; !this.#closed; attempt += 1) {
       try {
-        await server.rooms.listen((wake) => {
+        const unlisten = await server.rooms.listen((wake) => {
           // One server alone grants nothing: whatever it says about a ticket is a hint.
           if (wake.tag === 'all') this.#onWake(wake)
           else this.#wakes.heard(wake.id, server)
         })
+        if (this.#closed) return unlisten()
+        this.#unlisten.add(unlisten)
         if (attempt === 1 && first.flows()) return
         // Until now wakes of this server may have been missed.
         this.#onWake({ tag: 'all' })
