@@ -62,7 +62,8 @@ export async function acquireAll(
 /** A silent store is not waited for any longer than by somebody who takes one key. */
 const SHORTEST_ATTEMPT_MS = 500
 
-async function unlessAborted<T>(
+/** The answer, unless the caller gives up before. The request goes on. */
+export async function unlessAborted<T>(
   { signals }: EngineContext,
   signal: AbortSignal | undefined,
   asked: Promise<T>,

@@ -1,4 +1,5 @@
 import type { Ticket } from '../contract/store.ts'
+import { unlessAborted } from './acquire-all.ts'
 import type { EngineContext } from './engine-context.ts'
 import { type HeldLease, newLease } from './held-lease.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
@@ -29,9 +30,8 @@ export async function adopt(
   const renewing = context.ask('renew', () => store.renew([ticket]), {
     limitMs: storeTimeoutMs,
     key: ticket.key,
-    signal,
   })
-  const [answer] = await renewing
+  const [answer] = await unlessAborted(context, signal, renewing)
   context.assertOpen(ticket.key)
   if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }
   signal?.throwIfAborted()

@@ -107,7 +107,7 @@ export class OwnMembership implements GroupMembership {
     const lease = await hold(context, { key: rosterOf(this.#key), shape: SHARED, settings })
     // It may have ended in the microtasks between the grant and here.
     if (settings.signal?.aborted === true) {
-      void lease.release()
+      await lease.release()
       throw settings.signal.reason
     }
     this.#lease = lease
