@@ -77,7 +77,10 @@ export class ProgressReports {
     if (report.skips >= MOST_SKIPS) return false
     const later = this.#pending.get(key)
     if (later === undefined) this.#pending.set(key, report)
-    else later.stored.then(report.resolve, report.reject)
+    else {
+      later.skips = Math.max(later.skips, report.skips)
+      later.stored.then(report.resolve, report.reject)
+    }
     return true
   }
 }
