@@ -1,4 +1,4 @@
-import type { Abortable } from '../base/signal-watch.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import { isHoldfastError } from '../errors.ts'
 import { tellAcquired, tellRequested } from './acquire-events.ts'
 import type { AcquireRequest } from './acquire-request.ts'
@@ -29,7 +29,7 @@ export async function acquireAll(
   const limitMs = Math.min(context.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS), storeTimeoutMs)
   try {
     const asked = context.ask('acquire', () => store.acquireAll?.(tickets), { limitMs, key: ticket.key })
-    const fences = await unlessAborted(context, signal, asked)
+    const fences = await unlessAborted(asked, signal)
     const answeredAt = context.now()
     context.assertOpen(ticket.key)
     if (fences === undefined) return undefined
@@ -61,22 +61,3 @@ export async function acquireAll(
 
 /** A silent store is not waited for any longer than by somebody who takes one key. */
 const SHORTEST_ATTEMPT_MS = 500
-
-/** The answer, unless the caller gives up before. The request goes on. */
-export async function unlessAborted<T>(
-  { signals }: EngineContext,
-  signal: AbortSignal | undefined,
-  asked: Promise<T>,
-): Promise<T> {
-  if (signal === undefined) return asked
-  let watch: Abortable | undefined
-  const aborted = new Promise<never>((_, reject) => {
-    watch = { abort: reject }
-    signals.add(signal, watch)
-  })
-  try {
-    return await Promise.race([asked, aborted])
-  } finally {
-    if (watch !== undefined) signals.remove(signal, watch)
-  }
-}

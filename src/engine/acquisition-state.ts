@@ -154,3 +154,8 @@ export function isSilent({ attempts, unansweredSince, lastError }: Waiting, at: 
 const LONGEST_SLACK_MS = 500
 /** A request that is unanswered for this long says that the store is silent, and not that the key is taken. */
 export const SILENCE_MS = 500
+
+/** When the store has to be asked again. Whatever a store says, nobody asks without a pause. */
+export function pauseAfter({ askAgainMs }: { readonly askAgainMs: number }): number {
+  return askAgainMs >= 1 ? askAgainMs : SILENCE_MS
+}

@@ -16,7 +16,7 @@ import {
   newWaitOutcome,
   nextAttemptAt,
   type Over,
-  SILENCE_MS,
+  pauseAfter,
   type WaitOutcome,
 } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
@@ -298,7 +298,8 @@ export class Acquisition implements PendingAcquisition, Abortable {
   }
 
   #deliver(fence: bigint, { askedAt, answeredAt }: Exchange): void {
-    const [ticket, options] = [this.ticket, this.#request.lease]
+    const { ticket } = this
+    const options = this.#request.lease
     const lease = newLease(this.#context, { ticket, fence, askedAt, answeredAt, options })
     if (this.#openRequests > 0) lease.origin = this
     if (!lease.isOverAt(answeredAt)) {
@@ -364,9 +365,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     if (this.#state !== state) return
     if (when.answeredAt.monotonicMs >= this.#limits.endOf(state))
       return this.giveUp(this.#limits.errorOf(state, this.#context))
-    // Whatever a store says, nobody asks without a pause.
-    const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs : SILENCE_MS
-    this.#setDue(askAgainAfter(state, pauseMs, when.answeredAt))
+    this.#setDue(askAgainAfter(state, pauseAfter(answer), when.answeredAt))
     // It was woken while this answer was under way.
     if (this.#woken) this.#askSoon()
   }

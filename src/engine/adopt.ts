@@ -1,5 +1,5 @@
+import { unlessAborted } from '../base/unless-aborted.ts'
 import type { Ticket } from '../contract/store.ts'
-import { unlessAborted } from './acquire-all.ts'
 import type { EngineContext } from './engine-context.ts'
 import { type HeldLease, newLease } from './held-lease.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
@@ -31,7 +31,7 @@ export async function adopt(
     limitMs: storeTimeoutMs,
     key: ticket.key,
   })
-  const [answer] = await unlessAborted(context, signal, renewing)
+  const [answer] = await unlessAborted(renewing, signal)
   context.assertOpen(ticket.key)
   if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }
   signal?.throwIfAborted()

@@ -179,7 +179,7 @@ export class PendingRelease implements Retryable {
     this.#end()
     if (!isOver)
       this.#setDue(
-        backoffMs(REFUSED, this.#refusals, this.#context.chance),
+        backoffMs(AFTER_REFUSAL, this.#refusals, this.#context.chance),
         this.#context.clock.monotonicMs(),
       )
   }
@@ -212,4 +212,5 @@ function noop(): void {}
 /** The exponent of the longest backoff: this release does not have to ask, others find out whether the store is back. */
 const LAST_PAUSE = 10
 
-const REFUSED: Backoff = { firstMs: 2000, longestMs: 30_000, jitter: 0.5 }
+/** The pauses after a refusal. Somebody may have to correct its cause, which takes a while. */
+const AFTER_REFUSAL: Backoff = { firstMs: 2000, longestMs: 30_000, jitter: 0.5 }

@@ -1,5 +1,6 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused, systemClock } from '../base/clock.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import { isHoldfastError } from '../errors.ts'
 import type { JobTables } from './job-tables.ts'
 
@@ -12,18 +13,8 @@ export async function untilIdle(
   name: string,
   signals: readonly AbortSignal[],
 ): Promise<void> {
-  let end = (_reason: unknown): void => {}
-  const ended = new Promise<never>((_, reject) => {
-    end = reject
-  })
-  const onAbort = (event: Event): void => end((event.target as AbortSignal).reason)
-  for (const signal of signals) signal.addEventListener('abort', onAbort)
-  try {
-    for (const signal of signals) signal.throwIfAborted()
-    await Promise.race([ended, look(tables, name, signals)])
-  } finally {
-    for (const signal of signals) signal.removeEventListener('abort', onAbort)
-  }
+  for (const signal of signals) signal.throwIfAborted()
+  await unlessAborted(look(tables, name, signals), ...signals)
 }
 
 async function look(tables: JobTables, name: string, signals: readonly AbortSignal[]): Promise<void> {

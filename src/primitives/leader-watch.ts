@@ -196,7 +196,8 @@ export class LeaderWatch {
 
   /**
    * Asks who leads, and whether the term has changed since the last look. Looks run one at a time, so that changes are
-   * reported in order. If a reply is lost, the next look must not wait for it for long. While the leadership is offered and not yet confirmed, the look reports no change.
+   * reported in order. If a reply is lost, the next look must not wait for it for long. While the leadership is offered and not
+   * yet confirmed, the look reports no change.
    */
   #look(): Promise<LookResult> {
     const look = this.#looking.then(async (): Promise<LookResult> => {

@@ -1,4 +1,5 @@
 import type { Ticks } from '../base/ticks.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import type { Marks } from './marks.ts'
 
 export interface BegunTickSearch {
@@ -17,16 +18,7 @@ export interface BegunTickSearch {
  */
 export async function findBegunTick({ stopping, ...search }: BegunTickSearch): Promise<number | undefined> {
   stopping.throwIfAborted()
-  let onStop = () => {}
-  const stopped = new Promise<never>((_, reject) => {
-    onStop = () => reject(stopping.reason)
-    stopping.addEventListener('abort', onStop)
-  })
-  try {
-    return await Promise.race([find(search), stopped])
-  } finally {
-    stopping.removeEventListener('abort', onStop)
-  }
+  return unlessAborted(find(search), stopping)
 }
 
 async function find({

@@ -1,6 +1,7 @@
 import { checkOptions, expected, LONGEST_KEY } from '../base/arguments.ts'
 import { paused, systemClock } from '../base/clock.ts'
 import { LONGEST_MS, parseDuration, TTL_RANGE } from '../base/duration.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import { UNLIMITED } from '../contract/index.ts'
 import { isHoldfastError, type Lease, type Locks, type Owner, type WaitOptions } from '../index.ts'
 import {
@@ -128,7 +129,7 @@ class StoreLockManager implements LockManager {
     // What comes after a theft of this process stands behind the thief.
     const thief = steal ? undefined : this.#thefts.get(request.name)
     if (!steal && !ifAvailable)
-      return this.#hold(request, await this.#take(request, thief && orAborted(thief, signal)))
+      return this.#hold(request, await this.#take(request, thief && unlessAborted(thief, signal)))
     const tryTake = () => this.#tryTake(request)
     const taking = steal ? this.#steal(request) : (thief?.then(tryTake) ?? tryTake())
     this.#unanswered.add(taking)
@@ -250,18 +251,6 @@ class StoreLockManager implements LockManager {
   #keyOf(name: string): string {
     return `${this.#prefix}${escapeName(name)}`
   }
-}
-
-/** Resolves when `done` has, or when the signal aborts. */
-function orAborted(done: Promise<unknown>, signal: AbortSignal | undefined): Promise<unknown> {
-  if (signal === undefined) return done
-  return new Promise((resolve) => {
-    signal.addEventListener('abort', resolve, { once: true })
-    void done.then(() => {
-      signal.removeEventListener('abort', resolve)
-      resolve(undefined)
-    })
-  })
 }
 
 /** In slices: after a block of the event loop timers fire first, and a block must not count as a store that does not answer. */

@@ -242,9 +242,9 @@ export const mutants: readonly Mutant[] = [
     in: ['test/faults/lost-wakes.test.ts', 'when every published message is lost'],
     edits: [
       [
-        ACQUISITION,
-        'const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs',
-        'const pauseMs = answer.askAgainMs >= 1 ? 1000 * answer.askAgainMs',
+        'src/engine/acquisition-state.ts',
+        'return askAgainMs >= 1 ? askAgainMs',
+        'return askAgainMs >= 1 ? 1000 * askAgainMs',
       ],
     ],
   }),

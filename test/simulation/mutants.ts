@@ -227,9 +227,9 @@ export const mutants: readonly Mutant[] = [
       "  wake(): void {\n    if (this.#state.tag !== 'waiting' || this.#state.granted === undefined) return",
   }),
   mutant('who waits asks only when woken', NETWORK, ['liveness'], {
-    file: 'engine/acquisition.ts',
-    find: 'const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs',
-    replace: 'const pauseMs = answer.askAgainMs >= 1 ? 1000 * answer.askAgainMs',
+    file: 'engine/acquisition-state.ts',
+    find: 'return askAgainMs >= 1 ? askAgainMs',
+    replace: 'return askAgainMs >= 1 ? 1000 * askAgainMs',
   }),
   mutant('what is held is not renewed', CONTENTION, ['lost without a reason'], {
     file: 'engine/renewed-lease.ts',

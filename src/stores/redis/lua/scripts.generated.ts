@@ -1466,9 +1466,9 @@ end
 -- So many waiters keep the server busy for about five milliseconds.
 local MOST = '200'
 
--- The entries to remove, in the order of the room, and whether more will be left. A large queue goes in parts, from its end, so that
--- nobody gets the key in between. The last part has the holders, too.
-local function chosenOnes()
+-- The entries that this call removes, in the order of the room, and whether further calls have to remove more. A large queue goes in
+-- parts, from its end, so that nobody gets the key in between. The last part has the holders, too.
+local function entriesToRemove()
   if ARGV[1] ~= '' then
     local ticket = find(ARGV[1])
     return { ticket and ticket.entry or nil }
@@ -1483,7 +1483,7 @@ end
 local function remove()
   settle()
   local removed = { '' }
-  local entries, isPart = chosenOnes()
+  local entries, isPart = entriesToRemove()
   for _, entry in ipairs(entries) do
     local ticket = ticketOf(entry)
     local id = ticket.id

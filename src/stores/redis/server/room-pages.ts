@@ -4,7 +4,8 @@ import type { RoomNames } from './room-names.ts'
 import { roomView } from './room-view.ts'
 import { type Partition, SCAN_START, type Topology } from './topology.ts'
 
-interface RoomSource {
+/** Where the rooms of a store are. */
+export interface RoomSource {
   readonly topology: Topology
   readonly names: RoomNames
 }

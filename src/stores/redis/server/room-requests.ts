@@ -14,8 +14,9 @@ import { wakeOf } from '../../answers.ts'
 import { type Batch, batchesOf } from '../../batches.ts'
 import { type JoinOutcome, UnansweredJoins } from '../../unanswered-joins.ts'
 import { MOST_IN_GROUP, sameTerms, type WaitGroup, WaitGroups } from '../../wait-groups.ts'
-import { acquireAnswer, answerLines, evictAnswer, releaseAnswer } from './answers.ts'
+import { acquireAnswer, answerLines, releaseAnswer } from './answers.ts'
 import type { MessageSubscription } from './client-link.ts'
+import { evictTickets } from './evict-tickets.ts'
 import { fenceErrorOf, isMissingRight, layoutErrorOf } from './failures.ts'
 import { GrantTerms } from './grant-terms.ts'
 import { warnOfMissingMessages } from './missing-messages.ts'
@@ -148,21 +149,15 @@ export class RoomRequests {
     }
   }
 
-  async evict({ key, id = '', reason, onlyIfWaiting = false }: EvictRequest): Promise<readonly string[]> {
-    const room = this.#names.room(key)
-    const [[partition]] = this.#topology.divide([{ key }]) as [[Partition, unknown]]
+  async evict(request: EvictRequest): Promise<readonly string[]> {
+    const { key } = request
     try {
-      const args = ['', '2', partition.fence, room, id, JSON.stringify(reason), onlyIfWaiting ? 'w' : '']
-      const parts: (readonly string[])[] = []
-      for (;;) {
-        const reply = await partition.run(this.#topology.scripts.evict, args)
-        if (typeof reply === 'string' && reply[0] === '?') throw layoutErrorOf(key, room, reply.slice(1))
-        const { more, removed } = evictAnswer(reply)
-        parts.push(removed)
-        if (more === 'to evict' && parts.length < MOST_PARTS) continue
-        if (more === 'to admit') this.#admitMore(key)
-        return parts.reverse().flat()
-      }
+      const { evicted, hasMore } = await evictTickets(
+        { topology: this.#topology, names: this.#names },
+        request,
+      )
+      if (hasMore) this.#admitMore(key)
+      return evicted
     } catch (error) {
       throw this.#topology.failure(error, key)
     }
@@ -357,8 +352,6 @@ interface ScriptCall<Asked extends { readonly key: string }, Answer> {
 const REPLICA =
   'The Redis server is a replica. What its primary did in the last moments may be missing here, and if the replica takes over, its primary may have granted more than is shown.'
 
-/** Enough for a million waiters. An eviction ends although new waiters come as fast. */
-const MOST_PARTS = 10_000
 /** The smallest number of requests that goes in two halves. Half of fewer are not worth a command of their own. */
 const LEAST_IN_HALVES = 16
 /** A script that takes or gives back so many rooms keeps the server busy for less than a millisecond. */
