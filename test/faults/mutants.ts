@@ -384,9 +384,9 @@ export const mutants: readonly Mutant[] = [
     in: ['test/faults/crowd.test.ts', 'a hundred waiters that wait cost at most two requests a second'],
     edits: [
       [
-        ACQUISITION,
-        'const pauseMs = answer.askAgainMs >= 1 ? answer.askAgainMs',
-        'const pauseMs = answer.askAgainMs >= 1 ? 20',
+        'src/engine/acquisition-state.ts',
+        'return askAgainMs >= 1 ? askAgainMs',
+        'return askAgainMs >= 1 ? 20',
       ],
     ],
   }),
