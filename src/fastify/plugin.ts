@@ -1,7 +1,8 @@
-import type { FastifyInstance, FastifyPluginAsync, FastifyReply, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyPluginAsync, FastifyRequest } from 'fastify'
 import { InvalidArgumentError } from '../errors.ts'
 import {
   type During,
+  type IdempotencyMiddleware,
   type IdempotencyOptions,
   type OutgoingResponse,
   openServerLocks,
@@ -18,9 +19,7 @@ declare module 'fastify' {
      * A `preHandler` for requests that have a header `Idempotency-Key`: a repetition gets the first answer. See `RequestLocks` of
      * `holdfast/http`.
      */
-    idempotent(
-      options: IdempotencyOptions<FastifyRequest>,
-    ): (request: FastifyRequest, reply: FastifyReply, done: (error?: Error) => void) => void
+    idempotent(options: IdempotencyOptions<FastifyRequest>): IdempotencyMiddleware
   }
   interface FastifyRequest {
     /**
@@ -78,7 +77,11 @@ async function plugin(fastify: FastifyInstance, options: ServerLocksOptions): Pr
     done()
   })
   fastify.decorate('locks', locks)
-  fastify.decorate('idempotent', (of: IdempotencyOptions<FastifyRequest>) => requests.idempotent(of))
+  // Its type does not name the request, as that of a server with HTTP/2 is another one.
+  fastify.decorate(
+    'idempotent',
+    (of: IdempotencyOptions<FastifyRequest>) => requests.idempotent(of) as IdempotencyMiddleware,
+  )
   fastify.decorateRequest('withLock', async function <
     T,
   >(this: FastifyRequest, key: string, ...rest: WithLockArguments<T>): Promise<T> {

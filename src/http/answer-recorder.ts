@@ -289,14 +289,20 @@ function headIsWritten(): Error {
   return new Error('Cannot set headers after they are sent to the client: the answer has begun.')
 }
 
-/** The last argument of `writeHead`: an object, pairs, or names and values in turn. */
+/** The last argument of `writeHead`: an object, pairs, or names and values in turn. A name may come twice, as `link`. */
 function headersOf(given: unknown): Record<string, HeaderValue> {
-  if (typeof given !== 'object' || given === null) return {}
-  if (!Array.isArray(given)) return lowered(Object.entries(given))
-  if (Array.isArray(given[0])) return lowered(given)
-  return lowered(given.flatMap((name, index) => (index % 2 === 0 ? [[name, given[index + 1]]] : [])))
+  const headers: Record<string, HeaderValue> = {}
+  for (const [name, value] of pairsOf(given)) {
+    const lowered = name.toLowerCase()
+    const before = headers[lowered]
+    headers[lowered] = before === undefined ? value : [before, value].flat().map(String)
+  }
+  return headers
 }
 
-function lowered(entries: readonly (readonly [string, HeaderValue])[]): Record<string, HeaderValue> {
-  return Object.fromEntries(entries.map(([name, value]) => [name.toLowerCase(), value]))
+function pairsOf(given: unknown): readonly (readonly [string, HeaderValue])[] {
+  if (typeof given !== 'object' || given === null) return []
+  if (!Array.isArray(given)) return Object.entries(given)
+  if (Array.isArray(given[0])) return given
+  return given.flatMap((name, index) => (index % 2 === 0 ? [[name, given[index + 1]]] : []))
 }

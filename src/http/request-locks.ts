@@ -48,6 +48,7 @@ export interface RequestLocks extends AsyncDisposable {
    *
    * The answer is kept by `locks.once` before the client gets it. `next` gets a {@link IdempotencyKeyError} if a repetition differs from
    * the first request (422), if the first request is still running (409), or if a key is required (400).
+   * Without a framework it is called once more with what it has thrown.
    *
    * @throws {InvalidArgumentError} when an option is not what it should be.
    */
@@ -193,7 +194,12 @@ class LocksOfRequests implements RequestLocks {
         waited = wait.waited
         const onBegun = () => {
           wait.waited()
-          next()
+          // A framework catches what a handler throws. Without one the client would wait for an answer for ever.
+          try {
+            next()
+          } catch (error) {
+            next(withStatus(error, this.#statusCodes) as Error)
+          }
         }
         return await idempotency.answer(request, reply, { signal: wait.signal, onBegun })
       }

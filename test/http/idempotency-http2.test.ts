@@ -127,8 +127,7 @@ test('over HTTP/2 an answer of another length than it says is refused', async ()
 
 test('over HTTP/2 Fastify answers once', async () => {
   let runs = 0
-  // The types of the plugin are those of HTTP/1.
-  const app = fastify({ http2: true } as object)
+  const app = fastify({ http2: true })
   await app.register(holdfast, { locks: scriptedLocks().locks })
   app.post('/', { preHandler: app.idempotent(OPTIONS) }, async (_, reply) => {
     runs += 1

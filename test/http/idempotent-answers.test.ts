@@ -10,7 +10,7 @@ import {
   type RequestLocks,
   requestIdempotency,
 } from '../../src/http/index.ts'
-import { createLocks, type Locks } from '../../src/index.ts'
+import { ClosedError, createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { ScriptedStore } from '../engine/scripted-store.ts'
 import { until } from '../servers/until.ts'
@@ -73,6 +73,7 @@ describe('the first answer', () => {
       (response) => response.writeHead(200, { 'Content-Encoding': 'gzip', 'X-List': ['a', 'b'] }).end(bytes),
       (response) => response.writeHead(204).end(),
       (response) => response.writeHead(201, 'Made', ['X-Id', '7', 'X-More', 'yes']).end('6d61646520', 'hex'),
+      (response) => response.writeHead(201, ['Link', 'a', 'X-Id', '7', 'link', 'b']).end('made'),
       (response) => response.end('\u0000 ü € 😀 \ufeff'),
     ]
     for (const answer of answers) {
@@ -88,6 +89,19 @@ describe('the first answer', () => {
       expect(second.headers.get('idempotent-replayed')).toBe('true')
     }
     expect(String(gunzipSync(bytes))).toBe('compressed before')
+  })
+
+  test('is the error that the handler throws before it waits for anything, without a framework', async () => {
+    let runs = 0
+    const { url, errors } = await serve(() => {
+      runs += 1
+      if (runs === 1) throw Object.assign(new Error('no funds'), { statusCode: 402 })
+      throw new ClosedError('closed')
+    })
+    const [first, second] = [await post(url), await post(url)]
+    expect([first.status, await first.text()]).toEqual([402, 'no funds'])
+    expect([second.status, await second.text()]).toEqual([503, 'closed'])
+    expect(errors).toEqual([])
   })
 
   test('is compressed if it is long', async () => {
