@@ -1,4 +1,5 @@
 import type { ParsedArguments, Subcommand } from './arguments.ts'
+import { bench } from './bench/command.ts'
 import { completion } from './completion/command.ts'
 import { dashboard } from './dashboard/command.ts'
 import { demo } from './demo/command.ts'
@@ -37,6 +38,7 @@ const ALL_BUT_HELP: readonly RunnableCommand[] = [
   { ...init, load: async () => (await import('./init/init.ts')).initServers },
   { ...demo, load: async () => (await import('./demo/demo.ts')).performDemo },
   { ...torture, load: async () => (await import('./torture/torture.ts')).runTorture },
+  { ...bench, load: async () => (await import('./bench/bench.ts')).measureStore },
   { ...completion, load: async () => (await import('./completion/completion.ts')).printCompletion },
 ]
 
