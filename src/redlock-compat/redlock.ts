@@ -45,7 +45,8 @@ export class Lock {
     this.resources = resources
     this.value = leases.leases.map(({ id }) => id).join(',')
     this.attempts = []
-    this.expiration = Date.now() + leases.remainingMs
+    // A whole number, as in redlock.
+    this.expiration = Math.floor(Date.now() + leases.remainingMs)
     this.leases = leases
   }
 
@@ -97,7 +98,7 @@ export class Redlock extends EventEmitter {
     ...rest: readonly unknown[]
   ) {
     super()
-    if (rest.some((scripts) => scripts !== undefined)) {
+    if (rest.some((scripts) => Object.keys(scripts ?? {}).length > 0)) {
       throw new InvalidArgumentError(
         'Expected no scripts of your own, got some: the scripts are not those of redlock.',
       )
@@ -141,6 +142,7 @@ export class Redlock extends EventEmitter {
   /** Does not fail when servers are away: a lock whose release they miss expires by itself. */
   async release(lock: Lock, settings?: Partial<Settings>): Promise<ExecutionResult> {
     parseSettings(settings)
+    checkLock(lock)
     lock.expiration = 0
     await lock.leases.release()
     return { attempts: [] }
@@ -155,6 +157,7 @@ export class Redlock extends EventEmitter {
   async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration)
     parseSettings(settings)
+    checkLock(existing)
     if (existing.expiration < Date.now() || existing.leases.state === 'lost') {
       throw new ExecutionError('Cannot extend an already-expired lock.', [])
     }
@@ -264,6 +267,14 @@ export class Redlock extends EventEmitter {
       : 1
     return new ExecutionError(message, new Array(attempts).fill(Promise.resolve(stats)), error)
   }
+}
+
+/** A lock that was stored and read again, or made by the package redlock, has no leases. */
+function checkLock(lock: Lock): void {
+  if (typeof lock?.leases?.release === 'function') return
+  throw new InvalidArgumentError(
+    'Expected a lock that `acquire` or `extend` has returned, got another value.',
+  )
 }
 
 /** The attempts, for the error of redlock. */

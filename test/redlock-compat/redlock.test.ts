@@ -87,6 +87,7 @@ describe.each([
     let lock = await own.acquire([name], 8000)
     expect(lock.expiration).toBeGreaterThan(Date.now() + 4000)
     expect(lock.expiration).toBeLessThanOrEqual(Date.now() + 8000)
+    expect(lock.expiration % 1).toBe(0)
     const { value } = lock
     const before = lock
     lock = await lock.extend(20_000)
@@ -452,10 +453,19 @@ describe('with bad input', () => {
       (redlock) => redlock.acquire(['r'], 500, { retryCount: -2 }),
     ],
     ['Expected the last argument to be a function', (redlock) => redlock.using(['r'], 500, {} as never)],
+    ['Expected a lock that `acquire`', (own: Redlock) => own.release({ value: 'id' } as unknown as Lock)],
+    ['Expected a lock that `acquire`', (own: Redlock) => own.extend({} as Lock, 1000)],
   ])('says %s', async (message, call) => {
     const error = await errorOf(call(redlockOn(1)))
     expect(error).toMatchObject({ code: 'invalid-argument' })
     expect(error.message).toContain(message)
+  })
+
+  test('takes an empty object of scripts', async () => {
+    const client = clientOf(servers[0]?.url ?? '')
+    onTestFinished(async () => void (await client.quit()))
+    const make = Redlock as unknown as new (...args: readonly unknown[]) => Redlock
+    expect(new make([client], {}, {}).clients).toEqual(new Set([client]))
   })
 
   test('says that several clusters are no quorum', async () => {
