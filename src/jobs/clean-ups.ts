@@ -1,11 +1,13 @@
 /** Cleans up every half minute while a process has workers. */
 export class CleanUps {
   readonly #cleanUp: () => Promise<void>
+  readonly #onError: (error: unknown) => void
   #isStarted = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(cleanUp: () => Promise<void>) {
+  constructor(cleanUp: () => Promise<void>, onError: (error: unknown) => void) {
     this.#cleanUp = cleanUp
+    this.#onError = onError
   }
 
   start(): void {
@@ -24,8 +26,9 @@ export class CleanUps {
     this.#timer = setTimeout(async () => {
       try {
         await this.#cleanUp()
-      } catch {
-        // The next clean-up does it, or another process.
+      } catch (error) {
+        // The next clean-up does it, or another process. If none can, the tables grow.
+        if (this.#isStarted) this.#onError(error)
       }
       if (this.#isStarted) this.#cleanUpIn(EVERY_MS * (0.9 + Math.random() / 5))
     }, delayMs)

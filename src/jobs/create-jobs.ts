@@ -11,12 +11,14 @@ import { CleanUps } from './clean-ups.ts'
 import { type DrainParts, drain } from './drain.ts'
 import {
   type ClaimedJob,
+  ENDED,
   JOB_STATES,
   type JobBacklog,
   type JobCount,
   type JobDetails,
   type JobsInTime,
   type JobView,
+  NOT_ENDED,
 } from './job.ts'
 import { tellEnqueued, traceOf } from './job-events.ts'
 import { type Chosen, JobTables } from './job-tables.ts'
@@ -40,11 +42,11 @@ import type {
 } from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
 import { type NamedLimit, type NameLimit, parseLimit } from './name-limits.ts'
-import { type EnqueueOptions, type NewJob, parseNewJob } from './new-job.ts'
+import { type EnqueueOptions, type NewJob, parseNewJobs } from './new-job.ts'
 import { parseId, parseNames, parseText, SPAN_RANGE, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { type JobsParts, rememberParts } from './parts.ts'
 import { ProgressReports } from './progress-reports.ts'
-import { ENDED, NOT_ENDED, PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
+import { PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { untilIdle } from './until-idle.ts'
 import { JobWakes } from './wakes.ts'
@@ -94,12 +96,16 @@ class PostgresJobs implements Jobs {
   readonly #settling: SettleContext
   readonly #wakes: JobWakes
   readonly #watches: JobWatches
-  readonly #workers = new Set<Worker>()
+  readonly #workers = new Map<Worker, JobWorker>()
   readonly #endWithJobs: JobsParts['endWithJobs'] = new Set()
   readonly #keepCompletedMs: number
   readonly #keepEndedMs: number
   readonly #maxPayloadBytes: number
-  readonly #cleanUps = new CleanUps(() => this.cleanUp())
+  readonly #cleanUps = new CleanUps(
+    () => this.cleanUp(),
+    // One of the workers tells it.
+    (error) => this.#workers.values().next().value?.reportError(error),
+  )
   /** Aborts when these jobs are closed, with the error for a call that waits. */
   readonly #closing = new AbortController()
   #closed: Promise<void> | undefined
@@ -162,7 +168,7 @@ class PostgresJobs implements Jobs {
     if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
     this.#assertOpen()
     const limits = { maxPayloadBytes: this.#maxPayloadBytes }
-    const parsed = (jobs as readonly NewJob[]).map((job, position) => parseNewJob(job, position, limits))
+    const parsed = parseNewJobs(jobs as readonly NewJob[], limits)
     if (parsed.length === 0) return []
     const trace = traceOf(() => parsed.map(({ name }) => name))
     const entries = trace === undefined ? parsed : parsed.map((entry) => ({ ...entry, trace }))
@@ -193,7 +199,7 @@ class PostgresJobs implements Jobs {
       stop,
       [Symbol.asyncDispose]: () => stop(),
     }
-    this.#workers.add(worker)
+    this.#workers.set(worker, jobWorker)
     if (this.#workers.size === 1) this.#cleanUps.start()
     jobWorker.start()
     return worker
@@ -344,7 +350,7 @@ class PostgresJobs implements Jobs {
 
   async #stopAll(grace: number): Promise<void> {
     await Promise.all([
-      ...[...this.#workers].map((worker) => worker.stop({ grace })),
+      ...[...this.#workers.keys()].map((worker) => worker.stop({ grace })),
       this.#stopOthers(grace),
     ])
     this.#cleanUps.stop()

@@ -31,8 +31,8 @@ export async function drain({ handlers, options, tables, closing, work }: DrainP
     },
   ])
   const worker = work(Object.fromEntries(counted), {
-    onFailure: (failure) => failures.push(failure),
     ...workOptions,
+    ...(workOptions.onFailure === undefined ? { onFailure: (failure) => failures.push(failure) } : {}),
   })
   try {
     while (worker.jobCount > 0 || (await tables.areLeft([...parsed.keys()], { skipDelays }))) {

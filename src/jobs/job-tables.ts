@@ -57,7 +57,8 @@ export interface Repaired {
   readonly busy: readonly string[]
 }
 
-const MOST_AT_ONCE = 5000
+/** So that no statement reaches its time limit, and no text is made that holds the event loop. */
+const MOST_AT_ONCE = { jobs: 5000, characters: 4_194_304 }
 
 /**
  * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
@@ -86,13 +87,11 @@ export class JobTables {
     const [only] = entries
     if (entries.length === 1 && only?.children === undefined && only !== undefined)
       return [await this.#enqueueOne(only, about)]
-    if (entries.length <= MOST_AT_ONCE) return this.#enqueueSome(entries, about)
-    if (transaction !== undefined)
-      return this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, about))
+    const parts = partsOf(entries)
+    if (parts.length <= 1) return this.#enqueueSome(entries, about)
+    if (transaction !== undefined) return this.#enqueueParts(parts, about)
     return this.#sent(about.doing, () =>
-      this.#connections.transaction((own) =>
-        this.#enqueueInParts(entries, (part) => this.#enqueueSome(part, { ...about, transaction: own })),
-      ),
+      this.#connections.transaction((own) => this.#enqueueParts(parts, { ...about, transaction: own })),
     )
   }
 
@@ -106,14 +105,13 @@ export class JobTables {
     return this.call('jobs_enqueue($1::text::json)', [entriesText(entries)], about)
   }
 
-  /** So that no statement reaches its time limit, and no text is made that holds the event loop. */
-  async #enqueueInParts(
-    entries: readonly JobEntry[],
-    enqueue: (part: readonly JobEntry[]) => Promise<readonly (string | null)[]>,
+  async #enqueueParts(
+    parts: readonly (readonly JobEntry[])[],
+    about: About,
   ): Promise<readonly (string | null)[]> {
     const ids: (string | null)[] = []
-    for (let from = 0; from < entries.length; from += MOST_AT_ONCE) {
-      for (const id of await enqueue(entries.slice(from, from + MOST_AT_ONCE))) ids.push(id)
+    for (const part of parts) {
+      for (const id of await this.#enqueueSome(part, about)) ids.push(id)
     }
     return ids
   }
@@ -348,6 +346,22 @@ export class JobTables {
         return error
     }
   }
+}
+
+function partsOf(entries: readonly JobEntry[]): readonly (readonly JobEntry[])[] {
+  const parts: JobEntry[][] = []
+  let part: JobEntry[] = []
+  let characters = 0
+  for (const entry of entries) {
+    characters += entry.payload.length
+    if (part.length === MOST_AT_ONCE.jobs || (part.length > 0 && characters > MOST_AT_ONCE.characters)) {
+      parts.push(part)
+      part = []
+      characters = entry.payload.length
+    }
+    part.push(entry)
+  }
+  return part.length === 0 ? parts : [...parts, part]
 }
 
 function nameOf(call: string): string {

@@ -2,12 +2,14 @@ import type { PostgresConnections } from '../postgres/connections.ts'
 import { storeErrorOf } from '../postgres/failures.ts'
 import { inSchema } from '../postgres/migrations.ts'
 import {
+  ENDED,
   JOB_STATES,
   type JobCount,
   type JobDetails,
   type JobState,
   type JobsInTime,
   type JobView,
+  NOT_ENDED,
 } from './job.ts'
 import { scripts } from './sql/scripts.generated.ts'
 import { textArray } from './statements.ts'
@@ -78,19 +80,9 @@ export class JobViews {
     return rows.map(({ step }) => withDates(JSON.parse(String(step)) as RawRow) as unknown as JobsInTime)
   }
 
-  async #list(query: ListQuery, { withDetails }: { readonly withDetails: boolean }): Promise<JobDetails[]> {
-    const { states, names, ids, since, before, after, limit } = query
-    const parameters = [
-      textArray(states),
-      names === undefined ? null : textArray(names),
-      ids === undefined ? null : `{${ids.join(',')}}`,
-      since?.toISOString() ?? null,
-      before?.toISOString() ?? null,
-      after ?? null,
-      String(limit),
-      String(withDetails),
-    ]
-    const rows = await this.#query(scripts.list, parameters, 'looking at jobs')
+  async #list(query: ListQuery, details: { readonly withDetails: boolean }): Promise<JobDetails[]> {
+    const { text, parameters } = listStatement(query, details)
+    const rows = await this.#query(text, parameters, 'looking at jobs')
     return rows.map(({ job }) => detailsOf(JSON.parse(String(job)) as RawRow))
   }
 
@@ -101,6 +93,46 @@ export class JobViews {
       throw storeErrorOf(error, { doing, page: 'docs/jobs.md', schema: this.#schema })
     }
   }
+}
+
+/** The statement of a list, with the conditions that this list has. */
+export function listStatement(
+  query: ListQuery,
+  { withDetails }: { readonly withDetails: boolean },
+): { readonly text: string; readonly parameters: readonly string[] } {
+  const { conditions, parameters } = conditionsOf(query, [String(query.limit), String(withDetails)])
+  const where = (among: readonly JobState[]) => [stateIn(query.states, among), ...conditions].join(' and ')
+  const text = scripts.list.replace(/{not_ended}$/m, where(NOT_ENDED)).replace(/{ended}$/m, where(ENDED))
+  return { text, parameters }
+}
+
+/** As constants, because PostgreSQL finds the index of dead jobs by them, and passes over a table that has none of the states. */
+function stateIn(states: readonly JobState[], among: readonly JobState[]): string {
+  const some = among.filter((state) => states.includes(state))
+  if (some.length === among.length) return 'true'
+  return some.length === 0 ? 'false' : `state in (${some.map((state) => `'${state}'`).join(', ')})`
+}
+
+/** Only the conditions that the list has. Their parameters stand behind the first ones. */
+function conditionsOf(
+  { names, ids, since, before, after }: ListQuery,
+  first: readonly string[],
+): { readonly conditions: readonly string[]; readonly parameters: readonly string[] } {
+  const given: readonly (readonly [condition: string, parameter: string | undefined])[] = [
+    ['name = any ($::text::text[])', names && textArray(names)],
+    ['id = any ($::text::bigint[])', ids && `{${ids.join(',')}}`],
+    ['enqueued_at >= $::text::timestamptz', since?.toISOString()],
+    ['enqueued_at < $::text::timestamptz', before?.toISOString()],
+    ['id < $::text::bigint', after],
+  ]
+  const parameters = [...first]
+  const conditions: string[] = []
+  for (const [condition, parameter] of given) {
+    if (parameter === undefined) continue
+    parameters.push(parameter)
+    conditions.push(condition.replace('$', `$${parameters.length}`))
+  }
+  return { conditions, parameters }
 }
 
 /** A row as it comes in JSON, with its instants in milliseconds. */

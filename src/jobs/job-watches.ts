@@ -2,10 +2,9 @@ import { paused, systemClock } from '../base/clock.ts'
 import { ClosedError, isHoldfastError } from '../errors.ts'
 import type { PostgresConnections } from '../postgres/connections.ts'
 import type { ChannelSubscription } from '../postgres/subscription.ts'
-import { JOB_STATES, type JobView } from './job.ts'
+import { ENDED, JOB_STATES, type JobView } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import type { JobViews } from './job-views.ts'
-import { ENDED } from './selection.ts'
 
 /** The channel of changes, for all schemas of a database. A message is the id of a job for which somebody waits. */
 const CHANGES = 'holdfast_jobs_changed'

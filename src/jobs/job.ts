@@ -155,6 +155,10 @@ export const JOB_STATES: readonly JobState[] = [
   'superseded',
 ]
 
+/** In the order in which a job may go through them. */
+export const NOT_ENDED: readonly JobState[] = ['pending', 'ready', 'blocked', 'delayed', 'running']
+export const ENDED: readonly JobState[] = JOB_STATES.filter((state) => !NOT_ENDED.includes(state))
+
 /** A job as `list` and `inspect` show it. All times are from the database's clock. */
 export interface JobView extends Omit<JobFacts, 'payload' | 'waitedMs' | 'trace'> {
   /** Where the job stands. */

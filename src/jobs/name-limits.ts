@@ -1,6 +1,6 @@
 import { checkOptions, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
-import { LIMIT_RANGE } from './options.ts'
+import { SPAN_RANGE } from './options.ts'
 
 /** What the jobs of a name may do, in all processes together. */
 export interface NameLimit {
@@ -55,6 +55,6 @@ function parseRate(rate: { readonly points: number; readonly window: Duration })
   checkOptions(rate, ['points', 'window'])
   return {
     points: parseCount('rate.points', rate.points, { least: 1, most: 1000 }),
-    windowMs: parseDuration('rate.window', rate.window, LIMIT_RANGE),
+    windowMs: parseDuration('rate.window', rate.window, SPAN_RANGE),
   }
 }

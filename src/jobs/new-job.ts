@@ -1,5 +1,6 @@
 import { checkOptions, expected, parseCount } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
+import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import { jsonText } from './json-text.ts'
 import { HOLD_RANGE, parseDate, parseIds, parseText } from './options.ts'
@@ -123,6 +124,23 @@ export interface KeyRules {
   readonly holds_key: boolean
   readonly key_ms: number | null
   readonly if_taken: IfTaken
+}
+
+/** @throws {InvalidArgumentError} that says which of several jobs is wrong. */
+export function parseNewJobs(
+  jobs: readonly NewJob[],
+  limits: { readonly maxPayloadBytes: number },
+): readonly JobEntry[] {
+  // A hole of the array is no job, either.
+  return Array.from(jobs, (job, position) => {
+    try {
+      return parseNewJob(job, position, limits)
+    } catch (error) {
+      if (jobs.length === 1 || !isHoldfastError(error, 'invalid-argument')) throw error
+      const message = error.message.replace(/^Expected `(?!jobs\[)/, `Expected \`jobs[${position}].`)
+      throw new InvalidArgumentError(message, { cause: error.cause })
+    }
+  })
 }
 
 export function parseNewJob(

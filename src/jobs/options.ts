@@ -21,11 +21,11 @@ function isShort(text: string): boolean {
   return text.length * 3 <= MOST_TEXT || new TextEncoder().encode(text).length <= MOST_TEXT
 }
 
-/** A date that PostgreSQL can read. A year after 9999 begins with a sign. */
+/** A date that PostgreSQL can read: it has no year 0. A year after 9999 begins with a sign. */
 export function parseDate(name: string, date: unknown): Date {
   const isDate = date instanceof Date && Number.isFinite(date.getTime())
-  if (isDate && /^\d{4}-/.test(date.toISOString())) return date
-  throw expected(name, 'a valid Date before the year 10000', date)
+  if (isDate && /^(?!0000)\d{4}-/.test(date.toISOString())) return date
+  throw expected(name, 'a valid Date of the years 1 to 9999', date)
 }
 
 /** Each of them once. */

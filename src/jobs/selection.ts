@@ -20,10 +20,6 @@ export interface Repair {
   change(chosen: Chosen): Promise<Repaired>
 }
 
-/** In the order in which a job may go through them. */
-export const NOT_ENDED: readonly JobState[] = ['pending', 'ready', 'blocked', 'delayed', 'running']
-export const ENDED: readonly JobState[] = JOB_STATES.filter((state) => !NOT_ENDED.includes(state))
-
 /** A page of a list, and what is changed in one transaction. */
 export const PORTION = 1000
 

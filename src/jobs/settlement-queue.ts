@@ -86,7 +86,7 @@ export class SettlementQueue {
   async #flush(): Promise<void> {
     this.#sending += 1
     while (this.#pending.length >= (this.#sending === 1 ? 1 : BATCH)) {
-      await this.#send(this.#pending.splice(0, BATCH))
+      await this.#send(this.#pending.splice(0, lengthOfBatch(this.#pending)))
       // In the next turn the jobs that have ended no longer count as running. Only then can others be claimed in their place.
       await new Promise(setImmediate)
     }
@@ -120,7 +120,7 @@ export class SettlementQueue {
     this.#isRetrying = true
     for (let round = 1; this.#heldUp.length > 0; round += 1) {
       await paused(systemClock, backoffMs(HELD_UP, round))
-      const batch = this.#heldUp.splice(0, BATCH)
+      const batch = this.#heldUp.splice(0, lengthOfBatch(this.#heldUp))
       try {
         const settled = await this.#ask(settlementOf(batch), undefined)
         const again: HeldUp[] = []
@@ -151,6 +151,19 @@ export class SettlementQueue {
 
 /** A larger batch gains nothing, and others wait longer for the connection. */
 const BATCH = 500
+
+/** A statement with more than this many characters of results may take too long, and so may its repetition. */
+const MOST_CHARACTERS = 4_194_304
+
+/** How many of the first ones go into one statement. */
+function lengthOfBatch(pending: readonly PendingSettlement[]): number {
+  let characters = 0
+  const end = pending.findIndex(({ end }, index) => {
+    if (end.how === 'completed') characters += end.result?.length ?? 0
+    return index > 0 && (index >= BATCH || characters > MOST_CHARACTERS)
+  })
+  return end === -1 ? pending.length : end
+}
 
 /** How often to ask again while another transaction is open. */
 export const HELD_UP: Backoff = { firstMs: 50, longestMs: 400, jitter: 0.5 }

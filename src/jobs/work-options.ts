@@ -40,7 +40,7 @@ export interface WorkOptions {
    * warning.
    */
   readonly onFailure?: ((failure: JobFailure) => void) | undefined
-  /** Called each time that the database could not be asked; the worker goes on trying. Default: a process warning. */
+  /** Called each time that the database could not be asked, or a clean-up failed; the worker goes on trying. Default: a process warning. */
   readonly onError?: ((error: unknown) => void) | undefined
 }
 

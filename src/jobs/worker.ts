@@ -70,7 +70,7 @@ export class JobWorker {
 
   constructor(handlers: ReadonlyMap<string, JobHandler>, settings: WorkerSettings, parts: WorkerParts) {
     const { ttlMs, maxRunMs, pollMs, name } = settings
-    const onError = (error: unknown): void => this.#reportError(error)
+    const onError = (error: unknown): void => this.reportError(error)
     this.#handlers = handlers
     this.#settings = settings
     this.#parts = parts
@@ -276,7 +276,7 @@ export class JobWorker {
   }
 
   /** After the stop there is nothing left that the worker could go on trying. */
-  #reportError(error: unknown): void {
+  reportError(error: unknown): void {
     if (this.#phase !== 'stopped') this.#settings.onError(error)
   }
 }

@@ -69,7 +69,8 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
     [['a', 1, { children: ['7'], key: 'k', ifTaken: 'update' }], 'Expected `ifTaken` to be left out'],
     [['a', 1, { key: 'zero\0' }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8) without U+0000'],
     [['a', 1, { key: '鍵'.repeat(200) }], 'Expected `key` to be a text of 1 to 500 bytes (UTF-8)'],
-    [['a', 1, { runAt: new Date(8e15) }], 'Expected `runAt` to be a valid Date before the year 10000'],
+    [['a', 1, { runAt: new Date(8e15) }], 'Expected `runAt` to be a valid Date of the years 1 to 9999'],
+    [['a', 1, { runAt: new Date('0000-06-01') }], 'Expected `runAt` to be a valid Date of the years 1'],
     [['a', { toJSON: () => undefined }], 'Expected `payload` to be JSON, got an object (Object), whose'],
     [['a', 1, { delayed: 5 }], 'Expected the options to be among `priority`, `delay`'],
     [['a', 1, null], 'Expected the options to be an object, got null.'],
@@ -89,6 +90,13 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
   ).rejects.toThrow('Expected `name` to be a text')
   const list = [{ name: 'a' }, { name: 'a', payload: 1n }]
   await expect(jobs.enqueueAll(list)).rejects.toMatchObject({ code: 'invalid-argument' })
+  await expect(jobs.enqueueAll(list)).rejects.toThrow(
+    'Expected `jobs[1].payload` to be a value that JSON has',
+  )
+  await expect(jobs.enqueueAll(new Array(2))).rejects.toThrow('Expected `jobs[0]` to be an object')
+  const window = Number.POSITIVE_INFINITY
+  const limited = jobs.setLimit('a', { rate: { points: 5, window } })
+  await expect(limited).rejects.toMatchObject({ code: 'invalid-argument' })
   expect(await jobs.count()).toEqual([])
   expect(await jobs.enqueueAll([])).toEqual([])
 })

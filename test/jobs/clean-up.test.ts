@@ -18,7 +18,7 @@ test('a start while a clean-up from before the last stop runs does not make clea
         end = resolve
       }),
   )
-  const cleanUps = new CleanUps(cleanUp)
+  const cleanUps = new CleanUps(cleanUp, () => {})
   cleanUps.start()
   await vi.advanceTimersByTimeAsync(MINUTE_MS)
   expect(cleanUp).toHaveBeenCalledTimes(1)
@@ -35,4 +35,16 @@ test('a start while a clean-up from before the last stop runs does not make clea
   cleanUp.mockClear()
   await vi.advanceTimersByTimeAsync(MINUTE_MS)
   expect(cleanUp).not.toHaveBeenCalled()
+})
+
+test('a clean-up that fails is told each time, and the next one comes all the same', async () => {
+  const errors: unknown[] = []
+  const cleanUp = vi.fn(() => Promise.reject(new Error('no right')))
+  const cleanUps = new CleanUps(cleanUp, (error) => errors.push(error))
+  cleanUps.start()
+  await vi.advanceTimersByTimeAsync(2 * MINUTE_MS)
+  expect(errors.length).toBe(cleanUp.mock.calls.length)
+  expect(errors.length).toBeGreaterThanOrEqual(3)
+  expect(errors[0]).toMatchObject({ message: 'no right' })
+  cleanUps.stop()
 })

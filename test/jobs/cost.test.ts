@@ -130,3 +130,24 @@ test('30,000 delayed jobs of groups that are due at once cost a claim no more pa
   await delayedChildren(scene, 28_000, "now() - interval '1 hour'")
   expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * few)
 })
+
+test('a clean-up reads no page of a table that has nothing to clean up, and PostgreSQL does not compile its plans', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(Array.from({ length: 50_000 }, () => ({ name: 'a' })))
+  await scene.sql('vacuum analyze $schema.jobs')
+  const client = await scene.connect()
+  await client.query('set jit = on; set jit_above_cost = 100000')
+  const call = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_tidy(3600000, 3600000)`
+  const pages = async () => {
+    const [{ Plan: plan }] = (await client.query(call)).rows[0]['QUERY PLAN']
+    return plan['Shared Hit Blocks'] + plan['Shared Read Blocks']
+  }
+  await pages()
+  expect(await pages()).toBeLessThan(100)
+  const [{ config } = {}] = await scene.sql(
+    `select proconfig as config from pg_proc where oid = '$schema.jobs_tidy(bigint, bigint)'::regprocedure`,
+  )
+  expect(config).toContain('jit=off')
+})

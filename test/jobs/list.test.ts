@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { JobView } from '../../src/jobs/index.ts'
+import { JOB_STATES } from '../../src/jobs/job.ts'
+import { listStatement } from '../../src/jobs/job-views.ts'
+import { inSchema } from '../../src/postgres/migrations.ts'
 import { until } from '../servers/until.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 
@@ -168,4 +171,37 @@ test('counts over time tell how many jobs were enqueued and ended in each step',
   const ofOne = await jobs.countOverTime({ span: '4h', step: '1h', name: 'b' })
   expect(ofOne.map(({ enqueued }) => enqueued).sort()).toEqual([0, 0, 0, 1])
   expect(await jobs.countOverTime()).toHaveLength(60)
+})
+
+test('a list reads few rows by the plan that PostgreSQL keeps for it, among 100,000 others', async () => {
+  await using scene = await openScene()
+  await scene.open().migrate()
+  await scene.sql(`
+    insert into $schema.ended_jobs (id, name, state, priority, payload, attempt, failures, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, ended_at)
+    select nextval('$schema.job_ids'), 'a', case when n = 1 then 'dead' else 'completed' end, 0, '1', 1, 0, 10, 1000, 1000, now(), now()
+    from generate_series(1, 50000) n`)
+  await scene.sql(`
+    insert into $schema.jobs (id, name, state, priority, payload, max_attempts, backoff_ms, max_backoff_ms, enqueued_at, due_at)
+    select nextval('$schema.job_ids'), 'a', 'delayed', 0, '1', 10, 1000, 1000, now(), now() + interval '1 day'
+    from generate_series(1, 50000) n`)
+  await scene.sql('vacuum analyze $schema.jobs')
+  await scene.sql('vacuum analyze $schema.ended_jobs')
+  const [{ id: first } = {}] = await scene.sql('select min(id)::text as id from $schema.ended_jobs')
+  const client = await scene.connect()
+  await client.query('set plan_cache_mode = force_generic_plan')
+  for (const query of [
+    { states: JOB_STATES, ids: [String(first)], limit: 1 },
+    { states: ['dead'], limit: 100 },
+    { states: JOB_STATES, limit: 100 },
+  ] as const) {
+    const { text, parameters } = listStatement(query, { withDetails: false })
+    const types = parameters.map(() => 'text')
+    await client.query(`prepare list (${types}) as ${inSchema(text, scene.schema)}`)
+    const values = parameters.map((parameter) => `'${parameter}'`)
+    const { rows } = await client.query(`explain (analyze, buffers, format json) execute list (${values})`)
+    const [{ Plan: plan }] = rows[0]['QUERY PLAN']
+    expect(plan['Actual Rows']).toBeGreaterThanOrEqual(1)
+    expect(plan['Shared Hit Blocks'] + plan['Shared Read Blocks']).toBeLessThan(50)
+    await client.query('deallocate list')
+  }
 })

@@ -92,6 +92,22 @@ test('the function makes the same jobs of the same options as `enqueue`', async 
   expect(made).toHaveLength(options.length)
 })
 
+test('the session may read a backslash in a text in the old way', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const options = `{"delay": "5m", "children": []}`
+  const [id] = await psql(
+    scene,
+    `set standard_conforming_strings = off; set escape_string_warning = off; select $schema.enqueue('a', '1', '${options}')`,
+  )
+  expect(await jobs.find(id ?? '')).toMatchObject({ state: 'delayed' })
+  const at = `{"runAt": "2036-11-23T05:00:00.5+01:00"}`
+  const set = 'set standard_conforming_strings = off; set escape_string_warning = off;'
+  const [later] = await psql(scene, `${set} select $schema.enqueue('a', '1', '${at}')`)
+  expect(await jobs.find(later ?? '')).toMatchObject({ dueAt: new Date('2036-11-23T04:00:00.500Z') })
+})
+
 test('a key that is taken answers null, or the id of the job that it has changed', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
@@ -170,6 +186,8 @@ test('what cannot be enqueued is named in one sentence, with the code of a wrong
       'Expected `runAt` to be a time with its zone, such as "2026-11-23T05:00:00Z", got "tomorrow".',
     ],
     [`'a', '1', '{"runAt": "2026-13-23T05:00:00Z"}'`, 'Expected `runAt` to be a time with its zone,'],
+    [`'a', '1', '{"runAt": "2026-11-23T05:00:00+99:00"}'`, 'Expected `runAt` to be a time with its zone,'],
+    [`'a', '1', '{"runAt": "2026-11-23T05:00:00-16:00"}'`, 'Expected `runAt` to be a time with its zone,'],
     [
       `'a', '1', '{"runAt": "2026-11-23T05:00:00Z", "delay": 1}'`,
       'Expected `runAt` to be left out beside `delay`',

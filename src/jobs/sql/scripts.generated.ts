@@ -59,8 +59,9 @@ group by name, state
 order by name, state
 `,
   list: `-- Jobs for people to look at, a page at a time, newest first.
--- Inputs: $1 their states, $2 their names, $3 their ids, $4 and $5 the time from which on and before which they were enqueued, $6 the
--- id before which the page begins, $7 its length, $8 whether to answer payloads, results and failed attempts, too. Null: any.
+-- {not_ended} and {ended} are replaced by the conditions on each table. For a text with all conditions PostgreSQL would make one plan,
+-- which would be the right one for few lists.
+-- Inputs: $1 the length of the page, $2 whether to answer payloads, results and failed attempts, too; further ones of the conditions.
 -- Result: one column, job, with a JSON object for each, largest id first. Instants are in ms since 1970, by this database's clock.
 select json_build_object(
   'id', id::text, 'name', name, 'state', state, 'priority', priority, 'key', unique_key, 'group', group_key, 'groupLimit', group_limit,
@@ -71,42 +72,32 @@ select json_build_object(
   'endedAt', floor(extract(epoch from ended_at) * 1000),
   'ageMs', greatest(0, floor(extract(epoch from clock_timestamp() - enqueued_at) * 1000)),
   'progress', progress,
-  'payload', case when $8::text::boolean then payload end,
-  'result', case when $8::text::boolean then result end,
-  'children', case when $8::text::boolean then to_json(coalesce(children, '{}')::text[]) end,
-  'failedAttempts', case when $8::text::boolean then coalesce(failed_attempts, '[]') end
+  'payload', case when $2::text::boolean then payload end,
+  'result', case when $2::text::boolean then result end,
+  'children', case when $2::text::boolean then to_json(coalesce(children, '{}')::text[]) end,
+  'failedAttempts', case when $2::text::boolean then coalesce(failed_attempts, '[]') end
 )::text as job
 from (
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, due_at, null::timestamptz as ended_at, failed_attempts, progress, null::json as result, children
     from "{schema}".jobs
-    where state = any ($1::text::text[])
-      and ($2::text is null or name = any ($2::text::text[]))
-      and ($3::text is null or id = any ($3::text::bigint[]))
-      and ($4::text is null or enqueued_at >= $4::text::timestamptz)
-      and ($5::text is null or enqueued_at < $5::text::timestamptz)
-      and ($6::text is null or id < $6::text::bigint)
+    where {not_ended}
     order by id desc
-    limit $7::text::bigint
+    limit $1::text::bigint
   )
   union all
   (
     select id, name, state, payload, priority, unique_key, group_key, group_limit, attempt, failures, max_attempts, worker, error, enqueued_at,
       started_at, null, ended_at, failed_attempts, progress, result, children
     from "{schema}".ended_jobs
-    where state = any ($1::text::text[])
-      and ($2::text is null or name = any ($2::text::text[]))
-      and ($3::text is null or id = any ($3::text::bigint[]))
-      and ($4::text is null or enqueued_at >= $4::text::timestamptz)
-      and ($5::text is null or enqueued_at < $5::text::timestamptz)
-      and ($6::text is null or id < $6::text::bigint)
+    where {ended}
     order by id desc
-    limit $7::text::bigint
+    limit $1::text::bigint
   )
 ) page
 order by id desc
-limit $7::text::bigint
+limit $1::text::bigint
 `,
   version1Backlog: `-- The functions of the jobs, version 1: how many wait, for metrics.
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
@@ -375,10 +366,12 @@ $function$;
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
+-- The payloads of a claim have up to 4 MiB together, or it is a single job: a larger answer may come too late, again and again.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
--- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
+-- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered; always false if
+-- known is null.
 --
 -- If nothing but ready jobs is there, as mostly for a worker that was idle, one statement is the whole claim. jobs_claim_thoroughly makes
 -- all other claims. On a cold cache each further statement takes 10 to 20 microseconds, and so do thirty variables more.
@@ -400,7 +393,7 @@ begin
   if further = 0 and wanted > 0 and known is null then
     -- An assignment is no statement of its own, as perform would be.
     nothing := pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant))::text;
-    -- Takes the first ready jobs, unless something is due, is_special, or one of these jobs has a group. Passes over a job that another
+    -- Takes the first ready jobs, unless something is due, is_special, one of these jobs has a group, or they are large. Passes over a job that another
     -- transaction has changed since the statement began: seen counts it, and taken does not.
     with look as materialized (
       select exists (select from ended_jobs where tell_at <= asked_at) or exists (select from job_limits where name = any (handled))
@@ -411,7 +404,7 @@ begin
         ) as due_at
     ), first as materialized (
       select j.* from unnest(handled) as h (name) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key
+        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
         order by r.priority desc, r.id limit wanted for no key update skip locked
@@ -419,7 +412,9 @@ begin
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
         ahead = false
-      where j.ctid = any ((select case when count(group_key) = 0 then array_agg(place) end from first)::tid[])
+      where j.ctid = any (
+        (select case when count(group_key) = 0 and (count(*) = 1 or max(size) <= 2000) then array_agg(place) end from first)::tid[]
+      )
       returning j.*
     )
     select string_agg(
@@ -445,6 +440,26 @@ begin
 end
 $function$;
 
+-- How many of the first of these jobs have payloads of up to room bytes together. What is stored in up to 2,000 bytes is a small part of
+-- it, so it is not read: JSON of this size is compressed to a quarter at most, as a rule.
+create function "{schema}".jobs_fitting(places tid[], room bigint) returns integer language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  place tid;
+  bytes integer;
+  fitting integer := 0;
+begin
+  foreach place in array coalesce(places, '{}') loop
+    select case when pg_column_size(payload) > 2000 then octet_length(payload::text) else 4 * pg_column_size(payload) end into bytes
+    from jobs where ctid = place;
+    room := room - bytes;
+    exit when room < 0;
+    fitting := fitting + 1;
+  end loop;
+  return fitting;
+end
+$function$;
+
 -- The same for any claim. answer: the JSON text of jobs that the claim has taken already.
 create function "{schema}".jobs_claim_thoroughly(
   handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[], answer text
@@ -464,8 +479,12 @@ declare
   again tid[];
   -- Which of these jobs may not be claimed ahead.
   alone boolean[];
-  -- How many of these jobs to take, when such a one ends the claim.
+  -- How many of these jobs to take, when such a one ends the claim, or there is no room for all.
   fit integer;
+  -- How many bytes the database stores for the largest of their payloads, which may be compressed.
+  largest integer;
+  -- How many bytes the answer may still grow by.
+  room bigint := 4194304 - coalesce(octet_length(answer), 0);
   ids bigint[];
   priorities smallint[];
   grouped bigint[];
@@ -510,6 +529,9 @@ begin
       select ctid from jobs where state = 'running' and worker = claimant
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
+    fit := greatest(jobs_fitting(again, room), 1);
+    earlier_runs := coalesce(cardinality(again), 0) > fit;
+    again := again[:fit];
   end if;
 
   if has_limits then
@@ -537,11 +559,11 @@ begin
   end if;
   for round in 1..5 loop
     select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
-      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null)
-    into places, ids, priorities, alone, grouped, met
+      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null), max(c.size)
+    into places, ids, priorities, alone, grouped, met, largest
     from (
       select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key,
+        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
@@ -552,6 +574,10 @@ begin
     exit when places is null and again is null;
     -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
     fit := wanted + array_position(alone[wanted + 1:], true) - 1;
+    if largest > 2000 then
+      -- The least of both; null is none.
+      fit := least(fit, nullif(greatest(jobs_fitting(places, room), (answer is null)::integer), cardinality(places)));
+    end if;
     if fit is not null then
       more := true;
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
@@ -586,6 +612,7 @@ begin
       ), ',' order by priority desc, id
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
+    room := room - coalesce(octet_length(part), 0);
     taken := taken - coalesce(cardinality(again), 0);
     if allowed is not null then
       allowed := jobs_take(handled, allowed, ids);
@@ -1272,7 +1299,7 @@ begin
   end if;
   if jsonb_typeof(given -> option) = 'array' then
     if jsonb_array_length(given -> option) <= 1000
-      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9]\\d{0,17}$' or id is null)
+      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9][0-9]{0,17}$' or id is null)
     then
       return nullif(array(select distinct id::bigint from jsonb_array_elements_text(given -> option) as id), '{}');
     end if;
@@ -1294,7 +1321,7 @@ begin
   if jsonb_typeof(given -> option) = 'number' then
     ms := (given ->> option)::numeric;
   elsif jsonb_typeof(given -> option) = 'string' then
-    parts := regexp_match(given ->> option, '^(\\d{1,12}(?:\\.\\d{1,12})?) ?(ms|s|m|h|d)$');
+    parts := regexp_match(given ->> option, '^([0-9]{1,12}(?:[.][0-9]{1,12})?) ?(ms|s|m|h|d)$');
     ms := parts[1]::numeric * case parts[2]
       when 'ms' then 1 when 's' then 1000 when 'm' then 60000 when 'h' then 3600000 when 'd' then 86400000
     end;
@@ -1314,11 +1341,11 @@ begin
   if not given ? option then
     return null;
   end if;
-  if given ->> option ~ '^\\d{4}-\\d\\d-\\d\\d[T ]\\d\\d:\\d\\d(:\\d\\d(\\.\\d+)?)?(Z|[+-]\\d\\d(:?\\d\\d)?)$' then
+  if given ->> option ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
     return (given ->> option)::timestamptz;
   end if;
   perform jobs_refuse_option(option, 'a time with its zone, such as "2026-11-23T05:00:00Z"', given -> option);
-exception when datetime_field_overflow then
+exception when datetime_field_overflow or invalid_time_zone_displacement_value then
   perform jobs_refuse_option(option, 'a time with its zone, such as "2026-11-23T05:00:00Z"', given -> option);
 end
 $function$;
@@ -2065,8 +2092,9 @@ $function$;
 -- unique key is still taken, and a child of a job that has not ended.
 -- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
+-- jit is off, as a plan without an index would look dear enough to be compiled, which takes 0.2 s.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+set search_path = "{schema}", pg_temp set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $function$
 declare
   deleted_completed integer;
   deleted_ended integer;
@@ -2100,7 +2128,9 @@ begin
     )
     select w.group_key from waiting w
     where exists (select from jobs j where j.group_key = w.group_key and j.state = 'blocked')
-      and not exists (select from jobs j where j.group_key = w.group_key and j.state in ('ready', 'running'))
+      -- Each has an index of its own, and none has both.
+      and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'ready')
+      and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'running')
   loop
     continue when not pg_try_advisory_xact_lock(jobs_group_lock(stuck.group_key));
     perform jobs_unblock(array[stuck.group_key]);

@@ -29,10 +29,12 @@ $function$;
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
+-- The payloads of a claim have up to 4 MiB together, or it is a single job: a larger answer may come too late, again and again.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
--- earlier_runs: whether the statement of an earlier claim still runs; always false if known is null.
+-- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered; always false if
+-- known is null.
 --
 -- If nothing but ready jobs is there, as mostly for a worker that was idle, one statement is the whole claim. jobs_claim_thoroughly makes
 -- all other claims. On a cold cache each further statement takes 10 to 20 microseconds, and so do thirty variables more.
@@ -54,7 +56,7 @@ begin
   if further = 0 and wanted > 0 and known is null then
     -- An assignment is no statement of its own, as perform would be.
     nothing := pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant))::text;
-    -- Takes the first ready jobs, unless something is due, is_special, or one of these jobs has a group. Passes over a job that another
+    -- Takes the first ready jobs, unless something is due, is_special, one of these jobs has a group, or they are large. Passes over a job that another
     -- transaction has changed since the statement began: seen counts it, and taken does not.
     with look as materialized (
       select exists (select from ended_jobs where tell_at <= asked_at) or exists (select from job_limits where name = any (handled))
@@ -65,7 +67,7 @@ begin
         ) as due_at
     ), first as materialized (
       select j.* from unnest(handled) as h (name) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key
+        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
         order by r.priority desc, r.id limit wanted for no key update skip locked
@@ -73,7 +75,9 @@ begin
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
         ahead = false
-      where j.ctid = any ((select case when count(group_key) = 0 then array_agg(place) end from first)::tid[])
+      where j.ctid = any (
+        (select case when count(group_key) = 0 and (count(*) = 1 or max(size) <= 2000) then array_agg(place) end from first)::tid[]
+      )
       returning j.*
     )
     select string_agg(
@@ -99,6 +103,26 @@ begin
 end
 $function$;
 
+-- How many of the first of these jobs have payloads of up to room bytes together. What is stored in up to 2,000 bytes is a small part of
+-- it, so it is not read: JSON of this size is compressed to a quarter at most, as a rule.
+create function "{schema}".jobs_fitting(places tid[], room bigint) returns integer language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  place tid;
+  bytes integer;
+  fitting integer := 0;
+begin
+  foreach place in array coalesce(places, '{}') loop
+    select case when pg_column_size(payload) > 2000 then octet_length(payload::text) else 4 * pg_column_size(payload) end into bytes
+    from jobs where ctid = place;
+    room := room - bytes;
+    exit when room < 0;
+    fitting := fitting + 1;
+  end loop;
+  return fitting;
+end
+$function$;
+
 -- The same for any claim. answer: the JSON text of jobs that the claim has taken already.
 create function "{schema}".jobs_claim_thoroughly(
   handled text[], wanted integer, further integer, claimant text, ttl_ms bigint, known bigint[], attempts integer[], answer text
@@ -118,8 +142,12 @@ declare
   again tid[];
   -- Which of these jobs may not be claimed ahead.
   alone boolean[];
-  -- How many of these jobs to take, when such a one ends the claim.
+  -- How many of these jobs to take, when such a one ends the claim, or there is no room for all.
   fit integer;
+  -- How many bytes the database stores for the largest of their payloads, which may be compressed.
+  largest integer;
+  -- How many bytes the answer may still grow by.
+  room bigint := 4194304 - coalesce(octet_length(answer), 0);
   ids bigint[];
   priorities smallint[];
   grouped bigint[];
@@ -164,6 +192,9 @@ begin
       select ctid from jobs where state = 'running' and worker = claimant
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
+    fit := greatest(jobs_fitting(again, room), 1);
+    earlier_runs := coalesce(cardinality(again), 0) > fit;
+    again := again[:fit];
   end if;
 
   if has_limits then
@@ -191,11 +222,11 @@ begin
   end if;
   for round in 1..5 loop
     select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
-      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null)
-    into places, ids, priorities, alone, grouped, met
+      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null), max(c.size)
+    into places, ids, priorities, alone, grouped, met, largest
     from (
       select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key,
+        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
@@ -206,6 +237,10 @@ begin
     exit when places is null and again is null;
     -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
     fit := wanted + array_position(alone[wanted + 1:], true) - 1;
+    if largest > 2000 then
+      -- The least of both; null is none.
+      fit := least(fit, nullif(greatest(jobs_fitting(places, room), (answer is null)::integer), cardinality(places)));
+    end if;
     if fit is not null then
       more := true;
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
@@ -240,6 +275,7 @@ begin
       ), ',' order by priority desc, id
     ), count(*) into part, taken from claimed;
     answer := nullif(concat_ws(',', answer, part), '');
+    room := room - coalesce(octet_length(part), 0);
     taken := taken - coalesce(cardinality(again), 0);
     if allowed is not null then
       allowed := jobs_take(handled, allowed, ids);

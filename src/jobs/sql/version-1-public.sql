@@ -129,7 +129,7 @@ begin
   end if;
   if jsonb_typeof(given -> option) = 'array' then
     if jsonb_array_length(given -> option) <= 1000
-      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9]\d{0,17}$' or id is null)
+      and not exists (select from jsonb_array_elements_text(given -> option) as id where id !~ '^[1-9][0-9]{0,17}$' or id is null)
     then
       return nullif(array(select distinct id::bigint from jsonb_array_elements_text(given -> option) as id), '{}');
     end if;
@@ -151,7 +151,7 @@ begin
   if jsonb_typeof(given -> option) = 'number' then
     ms := (given ->> option)::numeric;
   elsif jsonb_typeof(given -> option) = 'string' then
-    parts := regexp_match(given ->> option, '^(\d{1,12}(?:\.\d{1,12})?) ?(ms|s|m|h|d)$');
+    parts := regexp_match(given ->> option, '^([0-9]{1,12}(?:[.][0-9]{1,12})?) ?(ms|s|m|h|d)$');
     ms := parts[1]::numeric * case parts[2]
       when 'ms' then 1 when 's' then 1000 when 'm' then 60000 when 'h' then 3600000 when 'd' then 86400000
     end;
@@ -171,11 +171,11 @@ begin
   if not given ? option then
     return null;
   end if;
-  if given ->> option ~ '^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d(:?\d\d)?)$' then
+  if given ->> option ~ '^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]+)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)$' then
     return (given ->> option)::timestamptz;
   end if;
   perform jobs_refuse_option(option, 'a time with its zone, such as "2026-11-23T05:00:00Z"', given -> option);
-exception when datetime_field_overflow then
+exception when datetime_field_overflow or invalid_time_zone_displacement_value then
   perform jobs_refuse_option(option, 'a time with its zone, such as "2026-11-23T05:00:00Z"', given -> option);
 end
 $function$;
