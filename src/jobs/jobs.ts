@@ -244,7 +244,7 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   retry(selection: JobSelection): Promise<readonly string[]>
   /**
    * Ends jobs that have not ended yet. Resolves with the ids of the jobs that it changed. If a worker runs such a job, it learns of
-   * this at its next renewal, within a third of its `ttl`, and cannot complete the job.
+   * this by a message, or at its next renewal within a third of its `ttl`, and cannot complete the job.
    *
    * By a filter, and while other transactions have locked jobs, it works as {@link retry}.
    */

@@ -39,6 +39,14 @@ export class LeaseWatch {
     clearTimeout(this.#timer)
   }
 
+  /** The answer tells which jobs were cancelled. All cancellations of a moment share it. */
+  renewSoon(): void {
+    if (this.#timer === undefined) return
+    clearTimeout(this.#timer)
+    this.#renewAt = Math.min(this.#renewAt, performance.now())
+    this.#lookIn(SOON_MS)
+  }
+
   #lookIn(delayMs: number): void {
     this.#timer = setTimeout(() => this.#look(), delayMs)
     this.#timer.unref()
@@ -92,6 +100,7 @@ export class LeaseWatch {
 }
 
 const LOOK_MS = 250
+const SOON_MS = 5
 
 function tookTooLong({ facts: { id, name } }: JobRun, maxRunMs: number): TaskFailedError {
   return new TaskFailedError(

@@ -227,6 +227,39 @@ test('a job that is cancelled while it runs cannot be completed, and its handler
   expect(await jobs.cancel(id, { reason: 'again' })).toEqual([])
 })
 
+test('a handler hears of a cancellation long before the next renewal, and the others of its worker go on', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const ids = (await jobs.enqueueAll([{ name: 'a', group: 'g' }, { name: 'a' }])) as string[]
+  const aborted: string[] = []
+  const worker = jobs.work(
+    {
+      a: ({ id, signal }) =>
+        new Promise<void>((resolve) => {
+          signal.addEventListener('abort', () => {
+            aborted.push(id)
+            resolve()
+          })
+        }),
+    },
+    { ttl: '1h', onFailure: () => {} },
+  )
+  await until('both run', async () => {
+    const [count] = await jobs.count()
+    return worker.jobCount === 2 && count?.state === 'running' && count.count === 2
+  })
+  // A message may come before the subscription of the worker.
+  await until('it listens', async () => {
+    const rows = await scene.sql(`select from pg_stat_activity where query ilike 'listen%holdfast_jobs%'`)
+    return rows.length > 0
+  })
+  await jobs.cancel(ids[0] ?? '', { reason: 'no longer wanted' })
+  await until('its handler knows', () => aborted.length > 0)
+  expect(aborted).toEqual([ids[0]])
+  expect(await jobs.find(ids[1] ?? '')).toMatchObject({ state: 'running' })
+})
+
 test('a job is dead at once when its handler says so, and comes back when its handler says', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

@@ -39,6 +39,10 @@ begin
         select * into job from jobs where id = found_id and state = any (states) for update skip locked;
         if found then
           perform jobs_end(job, 'cancelled', reason);
+          if job.state = 'running' then
+            -- Its worker renews at once, and so hears of it.
+            perform jobs_notify('holdfast_jobs', job.worker);
+          end if;
           changed := changed || found_id;
         elsif exists (select from jobs where id = found_id and state = any (states)) then
           busy := busy || found_id;
