@@ -7,7 +7,7 @@ import type {
   IncomingRequest,
   OutgoingResponse,
 } from '../http/index.ts'
-import { MODULE_LOCKS, type ModuleLocks, setHeaders } from './module-locks.ts'
+import { MODULE_LOCKS, type ModuleLocks } from './module-locks.ts'
 
 /**
  * Decorator for a method of a controller, or for a controller: a request that has a header `Idempotency-Key` is answered once. A
@@ -55,9 +55,8 @@ export function Idempotent<Request extends IncomingRequest>(
       // After a stored answer there is nothing to do. NestJS would answer again, so the promise stays open.
       return new Promise((resolve, reject) => {
         this.#middleware(http.getRequest<Request>(), reply, (error) => {
-          if (error === undefined) return resolve(next.handle())
-          setHeaders('raw' in reply ? reply.raw : reply, error)
-          reject(error)
+          if (error === undefined) resolve(next.handle())
+          else reject(error)
         })
       })
     }

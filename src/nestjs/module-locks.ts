@@ -1,6 +1,4 @@
-import { isHoldfastError } from '../errors.ts'
 import {
-  type HttpErrorFields,
   type IdempotencyMiddleware,
   type IdempotencyOptions,
   type IncomingRequest,
@@ -35,16 +33,10 @@ export class ModuleLocks {
     return this.#server.locks
   }
 
-  async hold<T>(key: string, options: CallbackOptions | undefined, work: () => T | Promise<T>): Promise<T> {
-    const response = currentResponse()
-    try {
-      return await this.#server.requests.withLock(response, key, options, (lease, { signal }) =>
-        runUnder({ lease, signal }, work),
-      )
-    } catch (error) {
-      setHeaders(response, error)
-      throw error
-    }
+  hold<T>(key: string, options: CallbackOptions | undefined, work: () => T | Promise<T>): Promise<T> {
+    return this.#server.requests.withLock(currentResponse(), key, options, (lease, { signal }) =>
+      runUnder({ lease, signal }, work),
+    )
   }
 
   idempotent<Request extends IncomingRequest>(
@@ -62,18 +54,4 @@ export class ModuleLocks {
   onApplicationShutdown(): Promise<void> {
     return this.#server.close()
   }
-}
-
-/**
- * NestJS takes the status and the message from an error, and leaves out its headers. So this sets
- * them, but only those of Holdfast's errors.
- */
-export function setHeaders(response: object | undefined, error: unknown): void {
-  if (!isHoldfastError(error)) return
-  const { headers } = error as { readonly headers?: HttpErrorFields['headers'] }
-  const writable = response as
-    | { headersSent?: boolean; setHeader?(name: string, value: string): void }
-    | undefined
-  if (headers === undefined || writable?.headersSent !== false) return
-  for (const [name, value] of Object.entries(headers)) writable.setHeader?.(name, value)
 }

@@ -7,7 +7,7 @@ import type { Locks } from '../index.ts'
 import type { ScheduleOptions } from '../schedule/index.ts'
 import { BackgroundWork } from './background-work.ts'
 import { MODULE_LOCKS, ModuleLocks } from './module-locks.ts'
-import { rememberResponse } from './running.ts'
+import { requestInterceptor } from './request-interceptor.ts'
 
 /** The locks, to be injected: `@Inject(LOCKS) private readonly locks: Locks`. */
 export const LOCKS: unique symbol = Symbol.for('holdfast locks')
@@ -107,7 +107,7 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
     global: true,
     imports: [ApplicationModule, DiscoveryModule, ...imports],
     // The token of a global interceptor, APP_INTERCEPTOR of @nestjs/core.
-    providers: [moduleLocks, locks, background, { provide: 'APP_INTERCEPTOR', useValue: rememberResponse }],
+    providers: [moduleLocks, locks, background, { provide: 'APP_INTERCEPTOR', useValue: requestInterceptor }],
     exports: [MODULE_LOCKS, LOCKS],
   }
 }

@@ -1,5 +1,4 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
-import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common'
 import { processWide } from '../base/process-wide.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { OutgoingResponse } from '../http/index.ts'
@@ -54,15 +53,6 @@ export function currentResponse(): OutgoingResponse | undefined {
   return running.getStore()?.response
 }
 
-/** Of all that runs for a request, this alone knows its response. */
-export const rememberResponse: NestInterceptor = {
-  intercept(context: ExecutionContext, next: CallHandler) {
-    if (context.getType() !== 'http') return next.handle()
-    const response = context
-      .switchToHttp()
-      .getResponse<OutgoingResponse | { readonly raw: OutgoingResponse }>()
-    // With the Fastify adapter it is a reply. NestJS runs the handler in the async context of this call.
-    const outgoing = 'raw' in response ? response.raw : response
-    return running.run({ response: outgoing, lock: undefined }, () => next.handle())
-  },
+export function runForRequest<T>(response: OutgoingResponse, work: () => T): T {
+  return running.run({ response, lock: undefined }, work)
 }

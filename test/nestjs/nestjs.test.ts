@@ -22,7 +22,7 @@ import { lastValueFrom, of } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { currentLock, HoldfastModule, LOCKS, WithLock } from '../../src/nestjs/index.ts'
-import { rememberResponse } from '../../src/nestjs/running.ts'
+import { requestInterceptor } from '../../src/nestjs/request-interceptor.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { ScriptedStore } from '../engine/scripted-store.ts'
@@ -137,6 +137,11 @@ class InvoiceController {
   async lost(): Promise<void> {
     await this.locks.evictAll('pay', { reason: 'test' })
     await aborted(currentLock().signal)
+  }
+
+  @Get('/handled')
+  async handled(): Promise<string> {
+    return (await errorOf(this.impatient())).message
   }
 
   @Get('/unlocked')
@@ -325,6 +330,18 @@ describe.each(platforms)('a request on $name', (served) => {
     store.always('answer')
   })
 
+  test('that has handled the error itself is not answered with its headers', async () => {
+    const store = new ScriptedStore(memoryStore())
+    const locks = createLocks(store)
+    onTestFinished(() => locks.close())
+    const { url } = await serve([HoldfastModule.forRoot({ locks })])
+    store.always('fail')
+    const response = await call(`${url}/handled`).answer
+    expect([response.status, response.headers.get('retry-after')]).toEqual([200, null])
+    expect(await response.text()).toMatch(/^"pay" was not acquired /)
+    store.always('answer')
+  })
+
   test('whose client hangs up gives up its place, or tells the work', async () => {
     const { locks, other } = twoProcesses()
     const { url } = await serve([HoldfastModule.forRoot({ locks })])
@@ -356,7 +373,7 @@ describe.each(platforms)('a request on $name', (served) => {
         results.push(app.get(Invoices).inner())
         return of(undefined)
       }
-      const handled = rememberResponse.intercept(context, { handle })
+      const handled = requestInterceptor.intercept(context, { handle })
       return { handled: Promise.resolve(handled).then(lastValueFrom), result: results[0] as Promise<unknown> }
     }
     const [http, message] = [runIn('http'), runIn('rpc')]

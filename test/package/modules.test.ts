@@ -11,6 +11,7 @@ beforeAll(() => {
     '@nestjs/common',
     '@nestjs/core',
     'reflect-metadata',
+    'rxjs',
   ])
 })
 afterAll(() => {

@@ -28,6 +28,7 @@ const NEEDS: Readonly<Record<string, string>> = {
   '@nestjs/core': 'src/nestjs/',
   '@opentelemetry/api': 'src/observe/otel/',
   'prom-client': 'src/observe/prometheus/',
+  rxjs: 'src/nestjs/',
 }
 const entries = entriesOf(manifest)
 const names = entries.map(({ subpath }) => manifest.name + subpath.slice(1))
