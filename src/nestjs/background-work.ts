@@ -41,6 +41,7 @@ export class BackgroundWork {
     for (const { note, call } of jobs) schedule.add(note.name, note.expression, note.options, call)
     // All are checked before the first one starts.
     const elections = offices.map((office) => ({ office, election: this.#locks.election(office.note.key) }))
+    checkRivals(offices)
     for (const { office, election } of elections) await checkCampaign(election, office.note.options)
     if (jobs.length > 0) schedule.start()
     this.#schedule = schedule
@@ -59,7 +60,8 @@ export class BackgroundWork {
     for (const wrapper of [...this.#discovery.getProviders(), ...this.#discovery.getControllers()]) {
       const instance: unknown = wrapper.instance
       if (typeof instance !== 'object' || instance === null) continue
-      if (wrapper.isDependencyTreeStatic()) instances.add(instance)
+      // NestJS keeps an object for a transient provider whose constructor has never run.
+      if (wrapper.isDependencyTreeStatic() && !wrapper.isTransient) instances.add(instance)
       else refuseMethods(instance)
     }
     return [...instances]
@@ -110,6 +112,20 @@ function refuseMethods(instance: object): void {
   throw new InvalidArgumentError(
     `Expected \`${method.title}\` to be a method of a provider of the default scope, got one that NestJS makes for each request or each user of it.`,
   )
+}
+
+/** Two methods with one key would wait for each other. @throws {InvalidArgumentError} */
+function checkRivals(offices: readonly NotedMethod<LeadershipNote>[]): void {
+  const titles = new Map<string, string>()
+  for (const { title, note } of offices) {
+    const taken = titles.get(note.key)
+    if (taken !== undefined) {
+      throw new InvalidArgumentError(
+        `Expected the key of \`@OnLeadership\` to be that of one method only, got ${JSON.stringify(note.key)} at \`${taken}\` and at \`${title}\`. A provider of two modules is two instances: let one module provide and export it.`,
+      )
+    }
+    titles.set(note.key, title)
+  }
 }
 
 /** Has the options checked without a request: the campaign ends before it begins. @throws {InvalidArgumentError} */

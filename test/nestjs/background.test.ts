@@ -15,9 +15,11 @@ async function start(
   locks: Locks,
   providers: readonly Type[],
   options: Partial<Parameters<typeof HoldfastModule.forRoot>[0]> = {},
+  features: readonly Type[] = [],
 ): Promise<INestApplicationContext> {
   class AppModule {}
-  Module({ imports: [HoldfastModule.forRoot({ locks, ...options })], providers: [...providers] })(AppModule)
+  const imports = [HoldfastModule.forRoot({ locks, ...options }), ...features]
+  Module({ imports, providers: [...providers] })(AppModule)
   const app = await NestFactory.createApplicationContext(AppModule, { logger: false, abortOnError: false })
   onTestFinished(() => app.close())
   return app
@@ -213,6 +215,32 @@ describe('what is wrong is said when the application starts', () => {
     const { locks } = twoProcesses()
     expect((await errorOf(start(locks, [PerRequest]))).message).toBe(
       'Expected `PerRequest.lead` to be a method of a provider of the default scope, got one that NestJS makes for each request or each user of it.',
+    )
+  })
+
+  test('an instance for each of its users', async () => {
+    @Injectable({ scope: Scope.TRANSIENT })
+    class PerUser {
+      @Scheduled('job', EVERY_SECOND)
+      run(): void {}
+    }
+    const { locks } = twoProcesses()
+    expect((await errorOf(start(locks, [PerUser]))).message).toBe(
+      'Expected `PerUser.run` to be a method of a provider of the default scope, got one that NestJS makes for each request or each user of it.',
+    )
+  })
+
+  test('a provider of two modules, whose instances would compete with each other', async () => {
+    @Injectable()
+    class Outbox {
+      @OnLeadership('outbox')
+      lead(): void {}
+    }
+    @Module({ providers: [Outbox] })
+    class Feature {}
+    const { locks } = twoProcesses()
+    expect((await errorOf(start(locks, [Outbox], {}, [Feature]))).message).toBe(
+      'Expected the key of `@OnLeadership` to be that of one method only, got "outbox" at `Outbox.lead` and at `Outbox.lead`. A provider of two modules is two instances: let one module provide and export it.',
     )
   })
 
