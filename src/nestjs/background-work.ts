@@ -74,9 +74,11 @@ export class BackgroundWork {
     const { signal } = this.#stopping
     const onError = (error: unknown) =>
       this.#warn(`${title} cannot be elected for ${JSON.stringify(key)} now, and will ask again.`, error)
-    for (let failures = 1; !signal.aborted; failures += 1) {
+    for (let failures = 0; !signal.aborted; ) {
+      let sinceMs = Number.POSITIVE_INFINITY
       try {
         await election.campaign({ ...options, signal, onError }, (leadership) => {
+          sinceMs = systemClock.monotonicMs()
           const settled = (async () => {
             await call(leadership)
             await aborted(leadership.signal)
@@ -89,6 +91,8 @@ export class BackgroundWork {
           `${title} failed as the leader for ${JSON.stringify(key)}. Another instance may lead now.`,
           error,
         )
+        const wentWell = systemClock.monotonicMs() - sinceMs > AFTER_FAILURE.longestMs
+        failures = wentWell ? 1 : failures + 1
         await paused(systemClock, backoffMs(AFTER_FAILURE, failures), signal)
       }
     }

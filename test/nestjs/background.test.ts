@@ -1,6 +1,7 @@
 import { type INestApplicationContext, Injectable, Module, Scope, type Type } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
-import { describe, expect, onTestFinished, test } from 'vitest'
+import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import { systemClock } from '../../src/base/clock.ts'
 import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
 import { currentLock, HoldfastModule, OnLeadership, Scheduled, WithLock } from '../../src/nestjs/index.ts'
 import type { FinishedRun, ScheduledRun } from '../../src/schedule/index.ts'
@@ -183,6 +184,34 @@ describe('@OnLeadership', () => {
     await start(locks, [Failing])
     await until('it leads once more', () => terms === 2, { withinMs: 30_000 })
   })
+})
+
+test('pauses after a failure of @OnLeadership as after the first one, if the term before it was a long one', async () => {
+  let aheadMs = 0
+  const monotonicMs = systemClock.monotonicMs
+  vi.spyOn(systemClock, 'monotonicMs').mockImplementation(() => monotonicMs() + aheadMs)
+  const pauses: number[] = []
+  const startTimer = systemClock.startTimer
+  vi.spyOn(systemClock, 'startTimer').mockImplementation((delayMs, fire) => {
+    const isPause = [625, 1250, 2500].includes(delayMs)
+    if (isPause) pauses.push(delayMs)
+    return startTimer(isPause ? 0 : delayMs, fire)
+  })
+  onTestFinished(() => void vi.restoreAllMocks())
+  @Injectable()
+  class Failing {
+    @OnLeadership('failing', { ttl: '10m' })
+    async lead(): Promise<void> {
+      // By this chance the pauses have durations that no other timer has. NestJS itself starts with random ids.
+      vi.spyOn(Math, 'random').mockReturnValue(0.25)
+      if (pauses.length === 2) aheadMs = 31_000
+      throw new Error('not today')
+    }
+  }
+  const { locks } = twoProcesses()
+  await start(locks, [Failing])
+  await until('four pauses', () => pauses.length >= 4, { withinMs: 30_000 })
+  expect(pauses.slice(0, 4)).toEqual([625, 1250, 625, 1250])
 })
 
 describe('what is wrong is said when the application starts', () => {
