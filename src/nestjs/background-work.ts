@@ -8,6 +8,7 @@ import type { Election, Leadership, Locks } from '../index.ts'
 import { createSchedule, type Schedule, type ScheduleOptions } from '../schedule/index.ts'
 import type { NotedMethod } from './noted.ts'
 import { type LeadershipNote, leadershipMethods, type OnLeadershipOptions } from './on-leadership.ts'
+import { runInBackground } from './running.ts'
 import { scheduledMethods } from './scheduled.ts'
 
 /**
@@ -38,7 +39,9 @@ export class BackgroundWork {
       onError: (error, { name }) => this.#warn(`The scheduled job ${JSON.stringify(name)} failed.`, error),
       ...this.#options,
     })
-    for (const { note, call } of jobs) schedule.add(note.name, note.expression, note.options, call)
+    for (const { note, call } of jobs) {
+      schedule.add(note.name, note.expression, note.options, (run) => runInBackground(() => call(run)))
+    }
     // All are checked before the first one starts.
     const elections = offices.map((office) => ({ office, election: this.#locks.election(office.note.key) }))
     checkRivals(offices)
@@ -80,7 +83,7 @@ export class BackgroundWork {
         await election.campaign({ ...options, signal, onError }, (leadership) => {
           sinceMs = systemClock.monotonicMs()
           const settled = (async () => {
-            await call(leadership)
+            await runInBackground(() => call(leadership))
             await aborted(leadership.signal)
           })()
           return Promise.race([settled, this.#lostAtTheEnd(leadership)])

@@ -1,14 +1,17 @@
 import {
+  createRequestLocks,
   type IdempotencyMiddleware,
   type IdempotencyOptions,
   type IncomingRequest,
   openServerLocks,
+  type RequestLocks,
+  type RequestWork,
   type ServerLocks,
   type ServerLocksOptions,
 } from '../http/index.ts'
 import type { CallbackOptions, Locks } from '../index.ts'
 import type { ScheduleOptions } from '../schedule/index.ts'
-import { currentResponse, runUnder } from './running.ts'
+import { currentResponse, isInBackground, runUnder } from './running.ts'
 
 /** Under which a module has its {@link ModuleLocks}; for {@link WithLock} and {@link Idempotent} alone. */
 export const MODULE_LOCKS: unique symbol = Symbol.for('holdfast module')
@@ -16,16 +19,24 @@ export const MODULE_LOCKS: unique symbol = Symbol.for('holdfast module')
 /** The locks of a module. NestJS calls the hooks. */
 export class ModuleLocks {
   readonly #server: ServerLocks
+  /** For calls outside of requests. Hooks of other modules may make some after the last request. */
+  readonly #calls: RequestLocks
 
   /** What the schedule of the module is made with. */
   readonly schedule: ScheduleOptions
 
   static async open(options: ServerLocksOptions, schedule: ScheduleOptions): Promise<ModuleLocks> {
-    return new ModuleLocks(await openServerLocks(options), schedule)
+    const server = await openServerLocks(options)
+    return new ModuleLocks(
+      server,
+      createRequestLocks(server.locks, { statusCodes: options.statusCodes }),
+      schedule,
+    )
   }
 
-  constructor(server: ServerLocks, schedule: ScheduleOptions) {
+  constructor(server: ServerLocks, calls: RequestLocks, schedule: ScheduleOptions) {
     this.#server = server
+    this.#calls = calls
     this.schedule = schedule
   }
 
@@ -34,9 +45,13 @@ export class ModuleLocks {
   }
 
   hold<T>(key: string, options: CallbackOptions | undefined, work: () => T | Promise<T>): Promise<T> {
-    return this.#server.requests.withLock(currentResponse(), key, options, (lease, { signal }) =>
-      runUnder({ lease, signal }, work),
-    )
+    const response = currentResponse()
+    const run: RequestWork<T> = (lease, { signal }) => runUnder({ lease, signal }, work)
+    // BackgroundWork waits for its methods itself, and no longer than their grace.
+    if (response !== undefined || isInBackground()) {
+      return this.#server.requests.withLock(response, key, options, run)
+    }
+    return this.#calls.withLock(new AbortController().signal, key, options, run)
   }
 
   idempotent<Request extends IncomingRequest>(
@@ -50,8 +65,9 @@ export class ModuleLocks {
     void this.#server.requests.close()
   }
 
-  /** The last one: no request is left to be answered. */
-  onApplicationShutdown(): Promise<void> {
-    return this.#server.close()
+  /** The last one: no request is left to be answered. Other modules may have calls that still run, as NestJS may call their hooks later. */
+  async onApplicationShutdown(): Promise<void> {
+    await this.#calls.close()
+    await this.#server.close()
   }
 }

@@ -32,8 +32,8 @@ type Token = string | symbol | (abstract new (...args: never[]) => unknown)
 /**
  * Locks for a NestJS application, in all of its modules: `@Inject(LOCKS)`, and the decorators {@link WithLock},
  * {@link Scheduled} and {@link OnLeadership}. When the application closes, requests that wait for a lock are answered with
- * 503. Requests that have their lock finish, scheduled runs and leaders end, and then the locks are closed. Call
- * `app.enableShutdownHooks()` so that this happens at SIGTERM.
+ * 503. Requests and other methods that have their lock finish, scheduled runs and leaders end, and then the locks are closed.
+ * Call `app.enableShutdownHooks()` so that this happens at SIGTERM.
  *
  * ```ts
  * import { Module } from '@nestjs/common'

@@ -13,11 +13,12 @@ export interface CurrentLock {
 }
 
 interface Running {
-  readonly response: OutgoingResponse | undefined
-  readonly lock: CurrentLock | undefined
+  readonly response?: OutgoingResponse
+  readonly background?: { isOver: boolean }
+  readonly lock?: CurrentLock
 }
 
-const running = processWide('running requests', () => new AsyncLocalStorage<Running>())
+const running = processWide('running methods', () => new AsyncLocalStorage<Running>())
 
 /**
  * The lease of the method with `@WithLock` that is running: for its fence, for `assertHeld()`, and for the signal to hand to what
@@ -45,7 +46,11 @@ export function currentLock(): CurrentLock {
 }
 
 export function runUnder<T>(lock: CurrentLock, work: () => T): T {
-  return running.run({ response: currentResponse(), lock }, work)
+  return running.run({ ...running.getStore(), lock }, work)
+}
+
+export function runForRequest<T>(response: OutgoingResponse, work: () => T): T {
+  return running.run({ response }, work)
 }
 
 /** The response of the HTTP request that is being answered, if there is one. */
@@ -53,6 +58,17 @@ export function currentResponse(): OutgoingResponse | undefined {
   return running.getStore()?.response
 }
 
-export function runForRequest<T>(response: OutgoingResponse, work: () => T): T {
-  return running.run({ response, lock: undefined }, work)
+/** For a method with `@Scheduled` or `@OnLeadership`. */
+export async function runInBackground(work: () => unknown): Promise<void> {
+  const background = { isOver: false }
+  try {
+    await running.run({ background }, work)
+  } finally {
+    background.isOver = true
+  }
+}
+
+/** Whether such a method is running. What it has started, and has not awaited, is no longer part of it. */
+export function isInBackground(): boolean {
+  return running.getStore()?.background?.isOver === false
 }

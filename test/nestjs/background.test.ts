@@ -6,7 +6,7 @@ import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
 import { currentLock, HoldfastModule, OnLeadership, Scheduled, WithLock } from '../../src/nestjs/index.ts'
 import type { FinishedRun, ScheduledRun } from '../../src/schedule/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { errorOf } from '../engine/scene.ts'
+import { errorOf, outcomeOf } from '../engine/scene.ts'
 import { gate, twoProcesses } from '../http/scene.ts'
 import { until } from '../servers/until.ts'
 
@@ -158,16 +158,48 @@ describe('@OnLeadership', () => {
     @Injectable()
     class Stuck {
       @OnLeadership('stuck', { ttl: '1s', grace: '100ms' })
+      @WithLock('database')
       lead(leadership: Leadership): Promise<void> {
         begun.open(leadership)
         return new Promise(() => {})
       }
     }
-    const { locks } = twoProcesses()
+    const locks = createLocks(memoryStore())
+    onTestFinished(() => locks.close())
     const app = await start(locks, [Stuck])
     const leadership = await begun.opened
     await app.close()
     expect(leadership.lost.aborted).toBe(true)
+  })
+
+  test('waits at its close for a method with a lock that a leader has started and not awaited', async () => {
+    const [returned, asked, begun, end] = [gate(), gate(), gate(), gate()]
+    const states: string[] = []
+    @Injectable()
+    class Outbox {
+      @OnLeadership('outbox')
+      lead(): void {
+        void asked.opened.then(() => this.send())
+        setImmediate(returned.open)
+      }
+
+      @WithLock('message')
+      async send(): Promise<void> {
+        begun.open()
+        await end.opened
+        states.push(currentLock().lease.state)
+      }
+    }
+    const { locks } = twoProcesses()
+    const app = await start(locks, [Outbox])
+    await returned.opened
+    asked.open()
+    await begun.opened
+    const closed = app.close()
+    expect(await outcomeOf(closed)).toBe('pending')
+    end.open()
+    await closed
+    expect(states).toEqual(['held'])
   })
 
   test('becomes a candidate again after a failure', async () => {

@@ -427,6 +427,33 @@ describe.each(platforms)('the module on $name', (served) => {
     await closed
   })
 
+  test('closes behind methods outside of requests: running ones finish, waiting and later ones are rejected', async () => {
+    const [begun, end] = [gate(), gate()]
+    @Injectable()
+    class Consumer {
+      @WithLock('job', { wait: Number.POSITIVE_INFINITY })
+      async handle(): Promise<string> {
+        begun.open()
+        await end.opened
+        return currentLock().lease.state
+      }
+    }
+    const { app } = await serve([HoldfastModule.forRoot({ store: 'memory:' })], { providers: [Consumer] })
+    const [consumer, locks] = [app.get(Consumer), app.get<Locks>(LOCKS)]
+    const working = consumer.handle()
+    await begun.opened
+    const waiting = consumer.handle()
+    await untilRooms(locks, 'job: 1 + 1')
+    const closed = app.close()
+    expect(await errorOf(waiting)).toMatchObject({ code: 'closed' })
+    expect(await errorOf(consumer.handle())).toMatchObject({ code: 'closed' })
+    expect(await outcomeOf(closed)).toBe('pending')
+    end.open()
+    expect(await working).toBe('held')
+    await closed
+    expect(await errorOf(locks.acquire('job'))).toMatchObject({ code: 'closed' })
+  })
+
   test('leaves locks open that were given to it', async () => {
     const { locks } = twoProcesses()
     const { app } = await serve([HoldfastModule.forRoot({ locks })])
