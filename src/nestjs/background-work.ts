@@ -6,6 +6,7 @@ import { messageOf, reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError } from '../errors.ts'
 import type { Election, Leadership, Locks } from '../index.ts'
 import { createSchedule, type Schedule, type ScheduleOptions } from '../schedule/index.ts'
+import type { ModuleLocks } from './module-locks.ts'
 import type { NotedMethod } from './noted.ts'
 import { type LeadershipNote, leadershipMethods, type OnLeadershipOptions } from './on-leadership.ts'
 import { runInBackground } from './running.ts'
@@ -16,6 +17,7 @@ import { scheduledMethods } from './scheduled.ts'
  * ready, and have ended before the locks are closed.
  */
 export class BackgroundWork {
+  readonly #module: ModuleLocks
   readonly #locks: Locks
   readonly #discovery: DiscoveryService
   readonly #options: ScheduleOptions
@@ -25,10 +27,16 @@ export class BackgroundWork {
   #schedule: Schedule | undefined
   #campaigns: readonly Promise<void>[] = []
 
-  constructor(locks: Locks, discovery: DiscoveryService, options: ScheduleOptions) {
-    this.#locks = locks
+  constructor(module: ModuleLocks, discovery: DiscoveryService, options: ScheduleOptions) {
+    this.#module = module
+    this.#locks = module.locks
     this.#discovery = discovery
     this.#options = options
+  }
+
+  /** All instances are there. Their methods with `@WithLock` may be called in the hooks that come next. */
+  onModuleInit(): void {
+    for (const { instance } of this.#discovered()) this.#module.giveTo(instance)
   }
 
   async onApplicationBootstrap(): Promise<void> {
@@ -57,17 +65,24 @@ export class BackgroundWork {
     await Promise.all([this.#schedule?.stop(), ...this.#campaigns])
   }
 
-  /** Of all providers and controllers of the application, each once. */
+  /** Those of which there is one in the application. */
   #instances(): readonly object[] {
     const instances = new Set<object>()
+    for (const { instance, isOnly } of this.#discovered()) {
+      if (isOnly) instances.add(instance)
+      else refuseMethods(instance)
+    }
+    return [...instances]
+  }
+
+  /** Of all providers and controllers of the application. */
+  *#discovered(): Generator<{ readonly instance: object; readonly isOnly: boolean }> {
     for (const wrapper of [...this.#discovery.getProviders(), ...this.#discovery.getControllers()]) {
       const instance: unknown = wrapper.instance
       if (typeof instance !== 'object' || instance === null) continue
       // NestJS keeps an object for a transient provider whose constructor has never run.
-      if (wrapper.isDependencyTreeStatic() && !wrapper.isTransient) instances.add(instance)
-      else refuseMethods(instance)
+      yield { instance, isOnly: wrapper.isDependencyTreeStatic() && !wrapper.isTransient }
     }
-    return [...instances]
   }
 
   async #campaign(

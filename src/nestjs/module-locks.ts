@@ -1,20 +1,27 @@
+import { processWide } from '../base/process-wide.ts'
 import {
   createRequestLocks,
   type IdempotencyMiddleware,
   type IdempotencyOptions,
   type IncomingRequest,
-  openServerLocks,
   type RequestLocks,
+  type RequestLocksOptions,
   type RequestWork,
   type ServerLocks,
-  type ServerLocksOptions,
 } from '../http/index.ts'
 import type { CallbackOptions, Locks } from '../index.ts'
-import type { ScheduleOptions } from '../schedule/index.ts'
 import { currentResponse, isInBackground, runUnder } from './running.ts'
 
 /** Under which a module has its {@link ModuleLocks}; for {@link WithLock} and {@link Idempotent} alone. */
 export const MODULE_LOCKS: unique symbol = Symbol.for('holdfast module')
+
+/** By instance, for those that NestJS has not made itself: it injects no property into what a `useFactory` returns. */
+const given = processWide('locks of instances', () => new WeakMap<object, ModuleLocks>())
+
+/** The locks that {@link ModuleLocks.giveTo} gave to the instance. */
+export function locksGivenTo(instance: object): ModuleLocks | undefined {
+  return given.get(instance)
+}
 
 /** The locks of a module. NestJS calls the hooks. */
 export class ModuleLocks {
@@ -22,22 +29,9 @@ export class ModuleLocks {
   /** For calls outside of requests. Hooks of other modules may make some after the last request. */
   readonly #calls: RequestLocks
 
-  /** What the schedule of the module is made with. */
-  readonly schedule: ScheduleOptions
-
-  static async open(options: ServerLocksOptions, schedule: ScheduleOptions): Promise<ModuleLocks> {
-    const server = await openServerLocks(options)
-    return new ModuleLocks(
-      server,
-      createRequestLocks(server.locks, { statusCodes: options.statusCodes }),
-      schedule,
-    )
-  }
-
-  constructor(server: ServerLocks, calls: RequestLocks, schedule: ScheduleOptions) {
+  constructor(server: ServerLocks, options: RequestLocksOptions) {
     this.#server = server
-    this.#calls = calls
-    this.schedule = schedule
+    this.#calls = createRequestLocks(server.locks, options)
   }
 
   get locks(): Locks {
@@ -58,6 +52,10 @@ export class ModuleLocks {
     options: IdempotencyOptions<Request>,
   ): IdempotencyMiddleware<Request> {
     return this.#server.requests.idempotent(options)
+  }
+
+  giveTo(instance: object): void {
+    given.set(instance, this)
   }
 
   /** The first hook of a shutdown: requests that wait are answered, as the server waits for all of them next. */

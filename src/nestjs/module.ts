@@ -2,7 +2,7 @@ import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { checkObject, checkOptions, expected, parseFunction } from '../base/arguments.ts'
 import { InvalidArgumentError } from '../errors.ts'
-import type { ServerLocksOptions } from '../http/index.ts'
+import { openServerLocks, type ServerLocks, type ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'
 import type { ScheduleOptions } from '../schedule/index.ts'
 import { BackgroundWork } from './background-work.ts'
@@ -74,11 +74,19 @@ Module({
   exports: [APPLICATION],
 })(ApplicationModule)
 
+/** The options of the module, and what LOCKS has opened with them: nothing where a test overrides LOCKS. */
+interface Setup {
+  readonly server: ServerLocksOptions
+  readonly schedule: ScheduleOptions
+  opened?: ServerLocks
+}
+const SETUP: unique symbol = Symbol('holdfast setup')
+
 function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsyncOptions): DynamicModule {
-  const moduleLocks = {
-    provide: MODULE_LOCKS,
+  const setup = {
+    provide: SETUP,
     inject: [APPLICATION, ...inject],
-    async useFactory(application: Application, ...injected: never[]): Promise<ModuleLocks> {
+    async useFactory(application: Application, ...injected: never[]): Promise<Setup> {
       if (application.hasLocks) {
         throw new InvalidArgumentError(
           'Expected HoldfastModule to be imported once in an application, as it is global, got it again.',
@@ -87,19 +95,30 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
       application.hasLocks = true
       const options = await useFactory(...injected)
       checkObject(options)
-      const { schedule = {}, ...rest } = options
-      return ModuleLocks.open(rest, schedule)
+      const { schedule = {}, ...server } = options
+      return { server, schedule }
     },
   }
   const locks = {
     provide: LOCKS,
-    inject: [MODULE_LOCKS],
-    useFactory: ({ locks }: ModuleLocks): Locks => locks,
+    inject: [SETUP],
+    async useFactory(setup: Setup): Promise<Locks> {
+      setup.opened = await openServerLocks(setup.server)
+      return setup.opened.locks
+    },
+  }
+  // All others get the locks from LOCKS, so a test has nothing else to override.
+  const moduleLocks = {
+    provide: MODULE_LOCKS,
+    inject: [LOCKS, SETUP],
+    async useFactory(locks: Locks, { opened, server: { statusCodes } }: Setup): Promise<ModuleLocks> {
+      return new ModuleLocks(opened ?? (await openServerLocks({ locks, statusCodes })), { statusCodes })
+    },
   }
   const background = {
     provide: BackgroundWork,
-    inject: [MODULE_LOCKS, DiscoveryService],
-    useFactory: ({ locks, schedule }: ModuleLocks, discovery: DiscoveryService): BackgroundWork =>
+    inject: [MODULE_LOCKS, SETUP, DiscoveryService],
+    useFactory: (locks: ModuleLocks, { schedule }: Setup, discovery: DiscoveryService): BackgroundWork =>
       new BackgroundWork(locks, discovery, schedule),
   }
   return {
@@ -107,7 +126,10 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
     global: true,
     imports: [ApplicationModule, DiscoveryModule, ...imports],
     // The token of a global interceptor, APP_INTERCEPTOR of @nestjs/core.
-    providers: [moduleLocks, locks, background, { provide: 'APP_INTERCEPTOR', useValue: requestInterceptor }],
+    providers: [
+      ...[setup, locks, moduleLocks, background],
+      { provide: 'APP_INTERCEPTOR', useValue: requestInterceptor },
+    ],
     exports: [MODULE_LOCKS, LOCKS],
   }
 }

@@ -3,7 +3,7 @@ import { checkOptions } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { CallbackOptions } from '../index.ts'
-import { MODULE_LOCKS, type ModuleLocks } from './module-locks.ts'
+import { locksGivenTo, MODULE_LOCKS, type ModuleLocks } from './module-locks.ts'
 
 /** The key, or how it comes from the arguments of the method, whose `this` it has. It may leave out the last ones. */
 export type WithLockKey<Arguments extends unknown[]> = string | ((...args: Arguments) => string)
@@ -108,7 +108,7 @@ function inject(target: object): void {
 
 function lockedMethod(method: AnyMethod, key: WithLockKey<unknown[]>, options: CallbackOptions | undefined) {
   return async function (this: Injected, ...args: unknown[]): Promise<unknown> {
-    const locks = this[INJECTED]
+    const locks = this[INJECTED] ?? locksGivenTo(this)
     if (locks === undefined) {
       throw new InvalidArgumentError(
         `Expected \`${method.name}\` to be called on an instance that NestJS has made, with HoldfastModule imported, got one without locks.`,

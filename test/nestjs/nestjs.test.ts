@@ -18,6 +18,7 @@ import { NestFactory } from '@nestjs/core'
 import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-host.js'
 import { ExpressAdapter } from '@nestjs/platform-express'
 import { FastifyAdapter } from '@nestjs/platform-fastify'
+import { Test } from '@nestjs/testing'
 import { lastValueFrom, of } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Locks } from '../../src/index.ts'
@@ -254,6 +255,21 @@ describe('@WithLock', () => {
     const { app } = await serve([HoldfastModule.forRoot({ locks })], { providers: [Hasty] })
     expect((await errorOf(app.get(Hasty).run())).message).toBe('at once')
     expect(await roomsOf(other)).toEqual([])
+  })
+
+  test('is for what a factory of the application has made, too, as soon as its modules are there', async () => {
+    const under: string[] = []
+    @Injectable()
+    class Early {
+      @Inject('invoices') readonly invoices!: Invoices
+      async onModuleInit(): Promise<void> {
+        under.push(await this.invoices.inner())
+      }
+    }
+    const { locks } = twoProcesses()
+    const invoices = { provide: 'invoices', useFactory: () => Object.freeze(new Invoices()) }
+    await serve([HoldfastModule.forRoot({ locks })], { providers: [invoices, Early] })
+    expect(under).toEqual(['pay'])
   })
 
   test('is for providers that are made for each request, too', async () => {
@@ -506,6 +522,21 @@ describe.each(platforms)('the module on $name', (served) => {
       '42 under invoice:42',
     )
     await app.close()
+  })
+
+  test('takes other locks in a test, which override LOCKS, and opens no store', async () => {
+    const { locks, other } = twoProcesses()
+    const holdfast = HoldfastModule.forRoot({ store: 'redis://no-such-host.invalid' })
+    const testing = Test.createTestingModule({ imports: [holdfast], providers: [Invoices] })
+    const app = await testing.overrideProvider(LOCKS).useValue(locks).compile()
+    await app.init()
+    const held = await other.acquire('pay')
+    const waiting = app.get(Invoices).inner()
+    await untilRooms(other, 'pay: 1 + 1')
+    await held.release()
+    expect(await waiting).toBe('pay')
+    await app.close()
+    expect(await locks.withLock('pay', () => 'open')).toBe('open')
   })
 
   test('serves an application without HTTP', async () => {
