@@ -21,7 +21,7 @@ export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions)
   if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)
     throw expected('maxGroups', 'a whole number from 1', maxGroups)
   return {
-    groupOf: bounded((key) => String(group(key)), maxGroups),
+    groupOf: bounded((key) => textOf(group(key)), maxGroups),
     electionOf: bounded((key) => key, maxGroups),
   }
 }
@@ -36,6 +36,13 @@ export function bounded(nameOf: (key: string) => string, most: number): (key: st
     known.add(name)
     return name
   }
+}
+
+/** An async function has no group by the time that a number is counted. Its rejection would end the process. */
+function textOf(group: unknown): string {
+  if (!(group instanceof Promise)) return String(group)
+  group.catch(() => {})
+  throw expected('group', 'a function that returns a text', group)
 }
 
 function beforeColon(key: string): string {

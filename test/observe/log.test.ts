@@ -1,6 +1,7 @@
-import { expect, test } from 'vitest'
+import { expect, onTestFinished, test } from 'vitest'
 import { type LockLogger, type LogLevel, logLocks } from '../../src/observe/log/index.ts'
 import { errorOf, scene } from '../engine/scene.ts'
+import { until } from '../servers/until.ts'
 
 function notebook(): { readonly lines: string[]; readonly logger: LockLogger } {
   const lines: string[] = []
@@ -91,6 +92,23 @@ test('it tells of leaders, and of leases that go on elsewhere', async () => {
     'info holdfast: let go of "k" without releasing it, after 0.00 ms',
     expect.stringMatching(/^info holdfast: goes on holding "k", under fence \d+$/),
   ])
+  stop()
+})
+
+test('an async logger that fails becomes one warning for each event, and the work goes on', async () => {
+  const warnings: string[] = []
+  const note = ({ message }: Error) => warnings.push(message)
+  process.on('warning', note)
+  onTestFinished(() => {
+    process.off('warning', note)
+  })
+  const { locks } = scene()
+  const write = () => Promise.reject(new Error('the log server is down'))
+  const stop = logLocks({ debug: write, info: write, warn: write, error: write }, { locks })
+  // An unhandled rejection would fail this file.
+  for (let round = 0; round < 3; round += 1) expect(await locks.withLock('k', () => round)).toBe(round)
+  await until('the failures are told', async () => warnings.length > 0)
+  expect(warnings.filter((text) => text.includes('`released`'))).toHaveLength(1)
   stop()
 })
 

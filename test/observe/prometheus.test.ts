@@ -156,6 +156,17 @@ describe('the metrics of locks', () => {
     expect([...groups].sort()).toEqual(['0', '1', '2', 'other'])
   })
 
+  test('are not counted by a group that comes later, and its failure does not end the process', async () => {
+    const { locks } = scene()
+    const later = async () => {
+      throw new Error('no group')
+    }
+    const { registry } = measured({ locks, group: later as never })
+    // An unhandled rejection would fail this file.
+    expect(await locks.withLock('invoice:1', () => 1)).toBe(1)
+    expect(await registry.metrics()).not.toContain('group="')
+  })
+
   test('do not grow with the keys: ten thousand without a colon are fifty groups and the rest', async () => {
     const locks = createLocks(memoryStore())
     const { registry } = measured({ locks })

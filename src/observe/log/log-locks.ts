@@ -54,7 +54,8 @@ export function logLocks(logger: LockLogger, options: LogOptions = {}): () => vo
     locks.on(name, (event) => {
       const line: Line<never> = LINES[name]
       const said = line.text(event as never)
-      if (said !== undefined) logger[line.level](`holdfast: ${escaped(said)}`)
+      // Returned, because the promise of an async logger may reject.
+      return said === undefined ? undefined : logger[line.level](`holdfast: ${escaped(said)}`)
     }),
   )
   return () => {
