@@ -33,7 +33,7 @@ export interface JobEvents {
     AttemptFacts & {
       /** How long the handler took, in milliseconds. */
       readonly ranMs: number
-      /** What became of the job; `given-back`: the worker was stopped. */
+      /** What became of the job; `given-back`: the worker was stopped, or the handler gave the job back. */
       readonly outcome: JobFailure['outcome'] | 'given-back'
       /** What the handler threw, or why the job could not be settled. `undefined`: it went well, or the handler has settled the job itself. */
       readonly error: unknown
@@ -49,6 +49,8 @@ export interface JobEvent<Name extends string> {
 }
 
 type AttemptFacts = Pick<JobFacts, 'id' | 'name' | 'attempt' | 'failures' | 'maxAttempts'> & {
+  /** The same number at the begin and the end of this attempt. No other run of this process has it, although jobs of two databases may have the same id. */
+  readonly run: number
   /** The name of the worker. */
   readonly worker: string
 }

@@ -1,4 +1,5 @@
 import type { Instant } from '../base/clock.ts'
+import { nextRunNumber } from '../base/run-number.ts'
 import { isHoldfastError, LeaseLostError } from '../errors.ts'
 import { claimedJob, completed, expiredError, failed, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import type {
@@ -14,12 +15,17 @@ import type {
 import type { LeaseTime } from './lease-time.ts'
 import type { AttemptEnd } from './settlement-queue.ts'
 
+/** How a handler may settle its job. */
+type OwnEnd = 'completed' | FailOutcome | 'given-back'
+
 /** One job in one worker, from its claim until it is settled: its lease, when it began, its signal, and how it ended. */
 export class JobRun {
   readonly facts: JobFacts
   readonly job: RunningJob
+  /** In the events of this attempt. */
+  readonly number: number = nextRunNumber()
   /** How the handler itself has settled the job. `mayRollBack`: in a transaction, and nobody knows yet whether that commits. */
-  settled: { readonly as: 'completed' | FailOutcome; readonly mayRollBack: boolean } | undefined
+  settled: { readonly as: OwnEnd; readonly mayRollBack: boolean } | undefined
   /** The end that the handler asked for outside a transaction, when no answer came: it may or may not have happened. */
   unanswered: AttemptEnd | undefined
   isLost = false
@@ -77,7 +83,7 @@ export class JobRun {
     return this.#settling.views.children(this.facts.id)
   }
 
-  #settledBy(as: 'completed' | FailOutcome, options: SettleOptions | undefined): void {
+  #settledBy(as: OwnEnd, options: SettleOptions | undefined): void {
     this.settled = { as, mayRollBack: options?.transaction !== undefined }
   }
 

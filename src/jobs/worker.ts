@@ -268,8 +268,8 @@ export class JobWorker {
     )
   }
 
-  #attemptOf({ facts: { id, name, attempt, failures, maxAttempts } }: JobRun) {
-    return { id, name, attempt, failures, maxAttempts, worker: this.#settings.name }
+  #attemptOf({ number: run, facts: { id, name, attempt, failures, maxAttempts } }: JobRun) {
+    return { run, id, name, attempt, failures, maxAttempts, worker: this.#settings.name }
   }
 
   #cutOffAll(): void {

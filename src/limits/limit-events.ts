@@ -1,10 +1,11 @@
+import { nextRunNumber } from '../base/run-number.ts'
 import { makeTopics, type TopicEvents, type Topics } from '../base/topics.ts'
 
 /** The events of limits in this process, by name. See [Metrics of work](../../docs/metrics-work.md). */
 export interface LimitEvents {
   /** The work of a call is about to run. */
   readonly begun: LimitEvent<'begun'> & {
-    /** The same number at the end of this call. */
+    /** The same number at the end of this call. No other run of this process has it. */
     readonly call: number
     /** How long it waited for its slot and its points, in milliseconds. */
     readonly waitedMs: number
@@ -56,8 +57,7 @@ export class CallTeller {
 
   async run<T>(work: () => Promise<T> | T): Promise<T> {
     const begunAt = performance.now()
-    calls += 1
-    const call = calls
+    const call = nextRunNumber()
     if (limitTopics.begun.isHeard)
       limitTopics.begun.tell({ ...this.#facts, call, waitedMs: begunAt - this.#askedAt })
     try {
@@ -73,5 +73,3 @@ export class CallTeller {
     limitTopics.refused.tell({ ...this.#facts, reason, waitedMs: performance.now() - this.#askedAt })
   }
 }
-
-let calls = 0

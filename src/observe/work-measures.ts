@@ -140,14 +140,14 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
       const job = begin('job', jobOf(name))
       sink.count('jobs_enqueued', by, { job })
     }),
-    jobEvents.on('begun', ({ id, attempt, name, waitedMs }) => {
+    jobEvents.on('begun', ({ run, name, waitedMs }) => {
       const job = begin('job', jobOf(name))
-      running.begun('jobs_running', `${id}/${attempt}`, { job })
+      running.begun('jobs_running', run, { job })
       sink.duration('job_wait', waitedMs / 1000, { job })
     }),
-    jobEvents.on('ended', ({ id, attempt, name, ranMs, outcome }) => {
+    jobEvents.on('ended', ({ run, name, ranMs, outcome }) => {
       const labels = { job: begin('job', jobOf(name)), outcome }
-      running.ended('jobs_running', `${id}/${attempt}`)
+      running.ended(run)
       sink.duration('job_run', ranMs / 1000, labels)
       sink.count('job_attempts', 1, labels)
     }),
@@ -172,12 +172,12 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
     jobScheduleEvents.on('left-out', ({ id, reason, count: by }) => {
       sink.count('ticks', by, { schedule: begin('schedule', scheduleOf(id)), outcome: reason })
     }),
-    workerEvents.on('begun', ({ key, fence }) => {
-      running.begun('workers_working', `${key}/${fence}`, { worker: begin('worker', workerOf(key)) })
+    workerEvents.on('begun', ({ key, run }) => {
+      running.begun('workers_working', run, { worker: begin('worker', workerOf(key)) })
     }),
-    workerEvents.on('ended', ({ key, fence, ranMs, reason }) => {
+    workerEvents.on('ended', ({ key, run, ranMs, reason }) => {
       const labels = { worker: begin('worker', workerOf(key)), outcome: reason }
-      running.ended('workers_working', `${key}/${fence}`)
+      running.ended(run)
       sink.duration('worker_term', ranMs / 1000, labels)
       sink.count('worker_terms', 1, labels)
     }),
@@ -187,23 +187,23 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
       sink.value('partition_size', keys, { partition })
       sink.value('partition_members', members, { partition })
     }),
-    partitionEvents.on('taken', ({ name, key, fence, event }) => {
+    partitionEvents.on('taken', ({ name, run, event }) => {
       const partition = begin('partition', partitionOf(name))
-      running.begun('partition_keys', `${name}/${key}/${fence}`, { partition })
+      running.begun('partition_keys', run, { partition })
       sink.count('partition_moves', 1, { partition, outcome: event })
     }),
-    partitionEvents.on('given', ({ name, key, fence, reason }) => {
-      running.ended('partition_keys', `${name}/${key}/${fence}`)
+    partitionEvents.on('given', ({ name, run, reason }) => {
+      running.ended(run)
       sink.count('partition_moves', 1, { partition: begin('partition', partitionOf(name)), outcome: reason })
     }),
     limitEvents.on('begun', ({ name, call, waitedMs }) => {
       const limit = begin('limit', limitOf(name))
-      running.begun('limit_running', String(call), { limit })
+      running.begun('limit_running', call, { limit })
       sink.duration('limit_wait', waitedMs / 1000, { limit })
     }),
     limitEvents.on('ended', ({ name, call, ranMs }) => {
       const limit = begin('limit', limitOf(name))
-      running.ended('limit_running', String(call))
+      running.ended(call)
       sink.duration('limit_run', ranMs / 1000, { limit })
       sink.count('limit_calls', 1, { limit, outcome: 'ran' })
     }),
@@ -220,31 +220,28 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
 /** What runs now. What began before the measuring must not be counted when it ends. */
 class NowRunning {
   readonly #sink: WorkSink
-  readonly #there = new Map<string, { readonly name: WorkOfKind<'level'>; readonly labels: WorkLabels }>()
+  /** By the number of the run. */
+  readonly #there = new Map<number, { readonly name: WorkOfKind<'level'>; readonly labels: WorkLabels }>()
 
   constructor(sink: WorkSink) {
     this.#sink = sink
   }
 
-  begun(name: WorkOfKind<'level'>, id: string, labels: WorkLabels): void {
-    if (this.#there.has(`${name} ${id}`)) return
-    this.#there.set(`${name} ${id}`, { name, labels })
+  begun(name: WorkOfKind<'level'>, run: number, labels: WorkLabels): void {
+    if (this.#there.has(run)) return
+    this.#there.set(run, { name, labels })
     this.#sink.level(name, 1, labels)
   }
 
-  ended(name: WorkOfKind<'level'>, id: string): void {
-    this.#end(`${name} ${id}`)
+  ended(run: number): void {
+    const one = this.#there.get(run)
+    if (one === undefined) return
+    this.#there.delete(run)
+    this.#sink.level(one.name, -1, one.labels)
   }
 
   clear(): void {
-    for (const place of [...this.#there.keys()]) this.#end(place)
-  }
-
-  #end(place: string): void {
-    const one = this.#there.get(place)
-    if (one === undefined) return
-    this.#there.delete(place)
-    this.#sink.level(one.name, -1, one.labels)
+    for (const run of [...this.#there.keys()]) this.ended(run)
   }
 }
 

@@ -1,3 +1,4 @@
+import { nextRunNumber } from '../base/run-number.ts'
 import type { Lease, Locks } from '../index.ts'
 import { createLockWorker, type LockWorker, type WorkerState } from '../worker/index.ts'
 import { lockKey } from './names.ts'
@@ -138,12 +139,15 @@ export class OwnShare {
   #workerOf(key: AnyKey): LockWorker {
     const { work, onError } = this.#settings
     const { ttl, backoff, maxBackoff, grace } = work
+    // The number of the present term. A worker has one at a time.
+    let run = 0
     return createLockWorker(this.#locks, lockKey(this.#name, key), {
       ...{ ttl, backoff, maxBackoff, grace },
       start: async (lease, { signal, fail }) => {
         const { fence } = lease
+        run = nextRunNumber()
         await work.start({ key, lease, fence, signal, fail })
-        if (partitionTopics.taken.isHeard) partitionTopics.taken.tell({ name: this.#name, key, fence })
+        if (partitionTopics.taken.isHeard) partitionTopics.taken.tell({ name: this.#name, key, fence, run })
       },
       stop: async (reason, lease) => {
         const { fence } = lease
@@ -151,7 +155,7 @@ export class OwnShare {
           await work.stop({ key, lease, fence, reason })
         } finally {
           if (partitionTopics.given.isHeard)
-            partitionTopics.given.tell({ name: this.#name, key, fence, reason })
+            partitionTopics.given.tell({ name: this.#name, key, fence, run, reason })
         }
       },
       onError: (error, { during }) => onError(error, { key, during }),

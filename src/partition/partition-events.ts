@@ -18,12 +18,16 @@ export interface PartitionEvents {
     readonly key: AnyKey
     /** The fence of the key. */
     readonly fence: bigint
+    /** The same number at the end of this work. No other run of this process has it. */
+    readonly run: number
   }
   /** The work on a key has ended here. */
   readonly given: PartitionEvent<'given'> & {
     readonly key: AnyKey
     /** The fence of the key. */
     readonly fence: bigint
+    /** The same number as when this work started. */
+    readonly run: number
     /** As `stop` got it. */
     readonly reason: StopReason
   }

@@ -1,6 +1,7 @@
 import { backoffMs } from '../base/backoff.ts'
 import { elapsedMs, type Instant, now, paused } from '../base/clock.ts'
 import { LONGEST_MS, show } from '../base/duration.ts'
+import { nextRunNumber } from '../base/run-number.ts'
 import { Ticks } from '../base/ticks.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
@@ -249,11 +250,12 @@ export class Job implements ScheduledJob {
     const startedAt = new Date(clock.wallMs())
     const startedMs = clock.monotonicMs()
     this.#runs.add(going)
-    const { fence } = lease
+    const facts = { name: this.name, scheduledAt, fence: lease.fence, run: nextRunNumber() }
     const told = (run: ScheduledRun): unknown =>
       scheduleTopics.begun.runAround(
         () => ({
-          ...{ name: this.name, scheduledAt, attempt, fence },
+          ...facts,
+          attempt,
           lateMs: Math.max(0, startedAt.getTime() - scheduledAt.getTime()),
         }),
         () => work(run),
@@ -268,7 +270,7 @@ export class Job implements ScheduledJob {
     this.#last = finished
     if (scheduleTopics.ended.isHeard) {
       const error = end.result === 'ok' ? undefined : end.error
-      scheduleTopics.ended.tell({ name: this.name, scheduledAt, fence, ranMs: durationMs, result, error })
+      scheduleTopics.ended.tell({ ...facts, ranMs: durationMs, result, error })
     }
     if (end.result === 'failed') schedule.onError(end.error, { name: this.name, during: 'run' })
     schedule.onRun(finished)

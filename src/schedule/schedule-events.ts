@@ -14,6 +14,8 @@ export interface ScheduleEvents {
     readonly attempt: number
     /** The fence of the run. */
     readonly fence: bigint
+    /** The same number at the end of this run. No other run of this process has it. */
+    readonly run: number
     /** Runs the work inside of a function. The function must call `run` at once. */
     readonly around: (wrap: Wrap) => void
   }
@@ -23,6 +25,8 @@ export interface ScheduleEvents {
     readonly scheduledAt: Date
     /** The fence of the run. */
     readonly fence: bigint
+    /** The same number as at the begin of this run. */
+    readonly run: number
     /** How long it took, in milliseconds. */
     readonly ranMs: number
     /** As that of a {@link FinishedRun}. */

@@ -1,4 +1,5 @@
 import type { Wrap } from '../base/around.ts'
+import { nextRunNumber } from '../base/run-number.ts'
 import { makeTopics, type TopicEvents, type Topics } from '../base/topics.ts'
 import type { StopReason } from './term.ts'
 
@@ -30,6 +31,8 @@ export interface TermEvent<Name extends string> {
   readonly key: string
   /** The fence of the term. */
   readonly fence: bigint
+  /** The same number at the begin and the end of this term. No other run of this process has it. */
+  readonly run: number
 }
 
 const made: { readonly topics: Topics<WorkerEvents>; readonly events: TopicEvents<WorkerEvents> } =
@@ -44,6 +47,7 @@ export const workerEvents: TopicEvents<WorkerEvents> = made.events
 export class TermTeller {
   readonly #key: string
   #startedAt = 0
+  #run = 0
 
   constructor(key: string) {
     this.#key = key
@@ -51,8 +55,9 @@ export class TermTeller {
 
   async start({ fence }: { readonly fence: bigint }, start: () => unknown): Promise<void> {
     this.#startedAt = performance.now()
+    this.#run = nextRunNumber()
     try {
-      await workerTopics.begun.runAround(() => ({ key: this.#key, fence }), start)
+      await workerTopics.begun.runAround(() => ({ key: this.#key, fence, run: this.#run }), start)
     } catch (error) {
       this.#ended(fence, 'failed', error)
       throw error
@@ -76,6 +81,7 @@ export class TermTeller {
     workerTopics.ended.tell({
       key: this.#key,
       fence,
+      run: this.#run,
       ranMs: performance.now() - this.#startedAt,
       reason,
       error,

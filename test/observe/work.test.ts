@@ -191,6 +191,54 @@ describe('the metrics of what is built on locks', () => {
   })
 })
 
+describe('what has the same id or key in two stores', () => {
+  test('jobs: each is counted, and has its own span', async () => {
+    await using one = await openScene()
+    await using other = await openScene()
+    const { value } = measured({})
+    const { spans } = traced()
+    const ends: (() => void)[] = []
+    const start = async (scene: typeof one, name: string) => {
+      const jobs = scene.open()
+      await jobs.migrate()
+      const id = await jobs.enqueue(name)
+      const worker = jobs.work({ [name]: () => new Promise<void>((resolve) => ends.push(resolve)) })
+      await until('it runs', async () => (await value('holdfast_jobs_running', { job: name })) === 1)
+      return { id, worker }
+    }
+    const [mail, report] = [await start(one, 'mail'), await start(other, 'report')]
+    expect(mail.id).toBe(report.id)
+    ends[0]?.()
+    await mail.worker.stop()
+    expect(await value('holdfast_jobs_running', { job: 'mail' })).toBe(0)
+    expect(await value('holdfast_jobs_running', { job: 'report' })).toBe(1)
+    ends[1]?.()
+    await report.worker.stop()
+    expect(await value('holdfast_jobs_running', { job: 'report' })).toBe(0)
+    expect(spans().map(({ attributes }) => attributes['holdfast.job'])).toEqual(['mail', 'report'])
+  })
+
+  test('workers: each is counted, and has its own span', async () => {
+    const { value } = measured({})
+    const { spans } = traced()
+    const workers = [0, 1].map(() => {
+      const locks = createLocks(memoryStore({ now: () => ({ ms: 1000, us: 1_000_000 }) }))
+      onTestFinished(() => locks.close())
+      return createLockWorker(locks, 'mailer', { start: () => {}, stop: () => {} })
+    })
+    const working = () => value('holdfast_workers_working', { worker: 'mailer' })
+    for (const worker of workers) worker.start()
+    await until('both work', async () => (await working()) === 2)
+    await workers[0]?.stop()
+    expect(await working()).toBe(1)
+    await workers[1]?.stop()
+    expect(await working()).toBe(0)
+    const fences = spans().map(({ attributes }) => attributes['holdfast.fence'])
+    expect(fences).toHaveLength(2)
+    expect(new Set(fences).size).toBe(1)
+  })
+})
+
 describe('the spans of work', () => {
   test('lead from the request that enqueues a job to its handler, and on into what that does', async () => {
     await using scene = await openScene()

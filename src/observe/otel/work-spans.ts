@@ -20,27 +20,30 @@ export function traceWork(tracer: Tracer): () => void {
       const traceparent = traceparentOf(context.active())
       if (traceparent !== undefined) carry(traceparent)
     }),
-    jobEvents.on('begun', ({ id, name, attempt, waitedMs, worker, trace: traceparent, around }) => {
-      const attributes = {
-        'holdfast.job': name,
-        'holdfast.job.id': id,
-        'holdfast.job.attempt': attempt,
-        'holdfast.job.waited': waitedMs / 1000,
-        'holdfast.worker': worker,
-      }
-      const begin = {
-        name: 'holdfast.job',
-        kind: SpanKind.CONSUMER,
-        attributes,
-        parent: contextOf(traceparent),
-      }
-      around((run) => spans.inside(`job ${id}/${attempt}`, begin, run))
-    }),
-    jobEvents.on('ended', ({ id, attempt, outcome, error }) => {
+    jobEvents.on(
+      'begun',
+      ({ run: number, id, name, attempt, waitedMs, worker, trace: traceparent, around }) => {
+        const attributes = {
+          'holdfast.job': name,
+          'holdfast.job.id': id,
+          'holdfast.job.attempt': attempt,
+          'holdfast.job.waited': waitedMs / 1000,
+          'holdfast.worker': worker,
+        }
+        const begin = {
+          name: 'holdfast.job',
+          kind: SpanKind.CONSUMER,
+          attributes,
+          parent: contextOf(traceparent),
+        }
+        around((run) => spans.inside(number, begin, run))
+      },
+    ),
+    jobEvents.on('ended', ({ run, outcome, error }) => {
       const isBad = outcome !== 'completed' && outcome !== 'given-back'
-      spans.end(`job ${id}/${attempt}`, outcome, isBad ? (error ?? outcome) : undefined)
+      spans.end(run, outcome, isBad ? (error ?? outcome) : undefined)
     }),
-    scheduleEvents.on('begun', ({ name, scheduledAt, lateMs, attempt, fence, around }) => {
+    scheduleEvents.on('begun', ({ run: number, name, scheduledAt, lateMs, attempt, fence, around }) => {
       const attributes = {
         'holdfast.schedule': name,
         'holdfast.tick': scheduledAt.toISOString(),
@@ -49,19 +52,19 @@ export function traceWork(tracer: Tracer): () => void {
         'holdfast.fence': String(fence),
       }
       const begin = { name: 'holdfast.run', kind: SpanKind.INTERNAL, attributes, parent: ROOT_CONTEXT }
-      around((run) => spans.inside(`run ${name}/${fence}`, begin, run))
+      around((run) => spans.inside(number, begin, run))
     }),
-    scheduleEvents.on('ended', ({ name, fence, result, error }) => {
-      spans.end(`run ${name}/${fence}`, result, result === 'ok' ? undefined : error)
+    scheduleEvents.on('ended', ({ run, result, error }) => {
+      spans.end(run, result, result === 'ok' ? undefined : error)
     }),
-    workerEvents.on('begun', ({ key, fence, around }) => {
+    workerEvents.on('begun', ({ run: number, key, fence, around }) => {
       const attributes = { 'holdfast.key': key, 'holdfast.fence': String(fence) }
       const begin = { name: 'holdfast.term', kind: SpanKind.INTERNAL, attributes, parent: ROOT_CONTEXT }
-      around((run) => spans.inside(`term ${key}/${fence}`, begin, run))
+      around((run) => spans.inside(number, begin, run))
     }),
-    workerEvents.on('ended', ({ key, fence, reason, error }) => {
+    workerEvents.on('ended', ({ run, reason, error }) => {
       const isBad = reason !== 'stopped' || error !== undefined
-      spans.end(`term ${key}/${fence}`, reason, isBad ? (error ?? reason) : undefined)
+      spans.end(run, reason, isBad ? (error ?? reason) : undefined)
     }),
   ]
   return () => {
@@ -80,27 +83,28 @@ interface SpanBegin {
 /** The open spans of one tracer. */
 class WorkSpans {
   readonly #tracer: Tracer
-  readonly #open = new Map<string, Span>()
+  /** By the number of the run. */
+  readonly #open = new Map<number, Span>()
 
   constructor(tracer: Tracer) {
     this.#tracer = tracer
   }
 
-  inside(place: string, { name, kind, attributes, parent }: SpanBegin, run: () => void): void {
+  inside(number: number, { name, kind, attributes, parent }: SpanBegin, run: () => void): void {
     const span = this.#tracer.startSpan(name, { kind, attributes }, parent)
-    this.#open.set(place, span)
+    this.#open.set(number, span)
     context.with(trace.setSpan(parent, span), run)
   }
 
-  end(place: string, outcome: string, error: unknown): void {
-    const span = this.#open.get(place)
+  end(number: number, outcome: string, error: unknown): void {
+    const span = this.#open.get(number)
     if (span === undefined) return
-    this.#open.delete(place)
+    this.#open.delete(number)
     endSpan(span, outcome, error)
   }
 
   endAll(): void {
-    for (const place of [...this.#open.keys()]) this.end(place, 'unknown', undefined)
+    for (const number of [...this.#open.keys()]) this.end(number, 'unknown', undefined)
   }
 }
 
