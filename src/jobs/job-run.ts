@@ -67,7 +67,7 @@ export class JobRun {
   async giveBack(options?: SettleOptions): Promise<void> {
     const { giveBack } = this.#claimed
     await this.#asked(giveBack(options), options, () => GIVEN_BACK)
-    this.#settledBy('ready', options)
+    this.#settledBy('given-back', options)
   }
 
   setProgress(progress: unknown): Promise<void> {

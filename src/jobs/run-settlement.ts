@@ -162,5 +162,5 @@ export class RunSettlement {
 function outcomeOf(settled: SettleAnswer, { settled: before }: JobRun): JobFailure['outcome'] {
   if (settled.tag === 'settled') return settled.outcome
   if (before === undefined || (settled.tag === 'unknown' && before.mayRollBack)) return settled.tag
-  return before.as
+  return before.as === 'given-back' ? 'ready' : before.as
 }

@@ -284,6 +284,21 @@ describe('the spans of work', () => {
     })
   })
 
+  test('of a job that its handler gives back are no errors', async () => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const { spans } = traced()
+    await jobs.enqueue('mail')
+    const worker = jobs.work({ mail: (job) => (job.attempt === 1 ? job.giveBack() : undefined) })
+    await until('both attempts have ended', async () => spans().length === 2)
+    await worker.stop()
+    const [first] = spans()
+    expect(first?.attributes).toMatchObject({ 'holdfast.outcome': 'given-back' })
+    expect(first?.attributes).not.toHaveProperty('error.type')
+    expect(first?.status).toEqual({ code: SpanStatusCode.UNSET })
+  })
+
   test('of a run and of a term hold what they do', async () => {
     const { tracer, spans } = traced()
     const stage = new Stage()
