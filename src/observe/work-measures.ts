@@ -133,6 +133,7 @@ export function workGroups({ group, maxGroups = 50 }: GroupOptions): WorkGroups 
 /** Turns events into numbers, until the function that it returns is called. */
 export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => void {
   const running = new NowRunning(sink)
+  const shares = new PartitionShares(sink)
   const begin = beginAtZero(sink)
   const { jobOf, scheduleOf, workerOf, partitionOf, limitOf } = groups
   const stops = [
@@ -181,12 +182,10 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
       sink.duration('worker_term', ranMs / 1000, labels)
       sink.count('worker_terms', 1, labels)
     }),
-    partitionEvents.on('shared', ({ name, share, keys, members }) => {
-      const partition = begin('partition', partitionOf(name))
-      sink.value('partition_share', share, { partition })
-      sink.value('partition_size', keys, { partition })
-      sink.value('partition_members', members, { partition })
+    partitionEvents.on('shared', ({ run, name, share, keys, members }) => {
+      shares.shared(run, { partition: begin('partition', partitionOf(name)), share, keys, members })
     }),
+    partitionEvents.on('left', ({ run }) => shares.left(run)),
     partitionEvents.on('taken', ({ name, run, event }) => {
       const partition = begin('partition', partitionOf(name))
       running.begun('partition_keys', run, { partition })
@@ -214,6 +213,7 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
   return () => {
     for (const stop of stops) stop()
     running.clear()
+    shares.clear()
   }
 }
 
@@ -242,6 +242,48 @@ class NowRunning {
 
   clear(): void {
     for (const run of [...this.#there.keys()]) this.ended(run)
+  }
+}
+
+interface PartitionShare {
+  readonly partition: string
+  readonly share: number
+  readonly keys: number
+  readonly members: number
+}
+
+/** What this process is to have of partitions. One that is stopped counts no more: its last numbers would raise an alarm. */
+class PartitionShares {
+  readonly #sink: WorkSink
+  /** By the number of the partition object. Two of one name are there while one replaces the other. */
+  readonly #there = new Map<number, PartitionShare>()
+
+  constructor(sink: WorkSink) {
+    this.#sink = sink
+  }
+
+  shared(run: number, share: PartitionShare): void {
+    this.#there.set(run, share)
+    this.#report(share)
+  }
+
+  left(run: number): void {
+    const share = this.#there.get(run)
+    if (share === undefined) return
+    this.#there.delete(run)
+    this.#report(share)
+  }
+
+  clear(): void {
+    for (const run of [...this.#there.keys()]) this.left(run)
+  }
+
+  #report({ partition }: PartitionShare): void {
+    const all = Array.from(this.#there.values()).filter((one) => one.partition === partition)
+    const sum = all.reduce((total, { share }) => total + share, 0)
+    this.#sink.value('partition_share', sum, { partition })
+    this.#sink.value('partition_size', Math.max(0, ...all.map(({ keys }) => keys)), { partition })
+    this.#sink.value('partition_members', Math.max(0, ...all.map(({ members }) => members)), { partition })
   }
 }
 

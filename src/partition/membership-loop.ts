@@ -1,5 +1,6 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused, systemClock } from '../base/clock.ts'
+import { nextRunNumber } from '../base/run-number.ts'
 import { type GroupMember, type GroupMembership, isHoldfastError, type MemberGroup } from '../index.ts'
 import { fairShares } from './fair-shares.ts'
 import { claimantOf, memberValue } from './member-value.ts'
@@ -16,6 +17,8 @@ export class MembershipLoop {
   readonly #name: string
   readonly #settings: PartitionSettings
   readonly #leaving = new AbortController()
+  /** In the events. */
+  readonly #number = nextRunNumber()
   #weight: number
   /** The last request to join, which has the weight of when it began. */
   #joining: Promise<GroupMembership> | undefined
@@ -86,6 +89,7 @@ export class MembershipLoop {
         await paused(systemClock, backoffMs(JOINING_AGAIN, failures), this.#leaving.signal)
       }
     }
+    if (partitionTopics.left.isHeard) partitionTopics.left.tell({ name: this.#name, run: this.#number })
   }
 
   /** One membership, from its begin to its end. */
@@ -128,7 +132,7 @@ export class MembershipLoop {
     this.#share.want(share)
     if (partitionTopics.shared.isHeard) {
       const counts = { share: share.length, keys: this.#settings.keys.length, members: members.length }
-      partitionTopics.shared.tell({ name: this.#name, ...counts })
+      partitionTopics.shared.tell({ name: this.#name, run: this.#number, ...counts })
     }
     await this.#tellOthers()
   }

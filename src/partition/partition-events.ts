@@ -6,12 +6,19 @@ import type { AnyKey } from './options.ts'
 export interface PartitionEvents {
   /** This process has computed its share. */
   readonly shared: PartitionEvent<'shared'> & {
+    /** The same number in all of these events of one partition object, and in its `left`. No other run of this process has it. */
+    readonly run: number
     /** How many keys this process is to have. */
     readonly share: number
     /** How many keys there are. */
     readonly keys: number
     /** How many processes take part. */
     readonly members: number
+  }
+  /** This process takes part no more, because the partition was stopped or its locks were closed. */
+  readonly left: PartitionEvent<'left'> & {
+    /** The same number as in each `shared` before. */
+    readonly run: number
   }
   /** The work on a key has started here. */
   readonly taken: PartitionEvent<'taken'> & {
@@ -44,7 +51,7 @@ export interface PartitionEvent<Name extends string> {
 }
 
 const made: { readonly topics: Topics<PartitionEvents>; readonly events: TopicEvents<PartitionEvents> } =
-  makeTopics<PartitionEvents>('partition', ['shared', 'taken', 'given'])
+  makeTopics<PartitionEvents>('partition', ['shared', 'left', 'taken', 'given'])
 
 export const partitionTopics: Topics<PartitionEvents> = made.topics
 

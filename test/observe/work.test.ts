@@ -149,6 +149,29 @@ describe('the metrics of what is built on locks', () => {
     await partition.stop()
     expect(await value('holdfast_partition_keys', { partition: 'queues' })).toBe(0)
     expect(await value('holdfast_partition_moves_total', { partition: 'queues', outcome: 'stopped' })).toBe(8)
+    // Else the alert on keys that nobody works on would ring.
+    for (const name of ['share', 'size', 'members'])
+      expect(await value(`holdfast_partition_${name}`, { partition: 'queues' })).toBe(0)
+  })
+
+  test('of a partition are those of the next object, when one replaces the other', async () => {
+    const { value } = measured({})
+    const store = memoryStore()
+    const [before, after] = [0, 1].map(() => {
+      const locks = createLocks(store)
+      onTestFinished(() => locks.close())
+      return createPartition(locks, 'queues', { partitions: 8, start: () => {}, stop: () => {} })
+    })
+    const of = (name: string) => value(`holdfast_partition_${name}`, { partition: 'queues' })
+    before?.start()
+    await until('it has all', async () => (await of('keys')) === 8)
+    after?.start()
+    await until('both take part', async () => (await of('members')) === 2)
+    await before?.stop()
+    await until('the next one has all', async () => (await of('share')) === 8 && (await of('keys')) === 8)
+    expect(await of('size')).toBe(8)
+    await after?.stop()
+    expect(await of('size')).toBe(0)
   })
 
   test('count calls of limits, and those that were refused by why', async () => {
@@ -358,6 +381,7 @@ function measured(options: Omit<MeasureWorkOptions, 'registry'>) {
   onTestFinished(measureWork({ registry, ...options }))
   const metrics = () => registry.metrics()
   return {
+    registry,
     metrics,
     async value(name: string, labels: Readonly<Record<string, string>>): Promise<number | undefined> {
       const values = (await registry.getMetricsAsJSON()).flatMap((metric) =>
