@@ -174,6 +174,32 @@ describe('the metrics of what is built on locks', () => {
     expect(await of('size')).toBe(0)
   })
 
+  test('show the present values also after a reset of the registry', async () => {
+    const { registry, value } = measured({})
+    const limit = createLimit(opened(), 'exports', { concurrency: 5 })
+    await limit.run('a', async () => {
+      registry.resetMetrics()
+      expect(await value('holdfast_limit_running', { limit: 'exports' })).toBe(1)
+    })
+    expect(await value('holdfast_limit_running', { limit: 'exports' })).toBe(0)
+  })
+
+  test('of a later call stay, whatever an earlier one does when it is stopped', () => {
+    const registry = new Registry()
+    const first = measureWork({ registry })
+    first()
+    const second = measureWork({ registry })
+    const count = registry.getMetricsAsArray().length
+    first()
+    expect(registry.getMetricsAsArray()).toHaveLength(count)
+    registry.clear()
+    const third = measureWork({ registry })
+    second()
+    expect(registry.getMetricsAsArray()).toHaveLength(count)
+    third()
+    expect(registry.getMetricsAsArray()).toEqual([])
+  })
+
   test('count calls of limits, and those that were refused by why', async () => {
     const { value } = measured({})
     const locks = opened()

@@ -12,6 +12,7 @@ import {
   workGroups,
   workNamesOf,
 } from '../work-measures.ts'
+import { GaugeLevels } from './gauge-levels.ts'
 
 /** Where the metrics go, and whose backlog they have. */
 export interface MeasureWorkOptions extends GroupOptions, BacklogScrapeOptions {
@@ -60,10 +61,11 @@ export function measureWork({
         `Expected \`registry\` to have no metric ${taken} yet, got one that has it.`,
       )
   }
-  const stop = measureWorkEvents(groups, metricsIn(registry as Registry, { buckets, watch }))
+  const { sink, remove } = metricsIn(registry as Registry, { buckets, watch })
+  const stop = measureWorkEvents(groups, sink)
   return () => {
     stop()
-    for (const name of NAMES) registry.removeSingleMetric(configuration(name).name)
+    remove()
   }
 }
 
@@ -72,17 +74,23 @@ const NAMES = Object.keys(WORK_MEASURES) as readonly WorkMeasureName[]
 function metricsIn(
   registry: Registry,
   { buckets, watch }: { readonly buckets: readonly number[]; readonly watch: BacklogWatch },
-): WorkSink {
+): { readonly sink: WorkSink; readonly remove: () => void } {
   const registers = [registry]
   const durations = new Map<string, Histogram>()
   const counts = new Map<string, Counter>()
-  const gauges = new Map<string, Gauge>()
+  const levels = new Map<string, GaugeLevels>()
   for (const name of workNamesOf('duration'))
     durations.set(name, new Histogram({ ...configuration(name), registers, buckets: [...buckets] }))
   for (const name of workNamesOf('count'))
     counts.set(name, new Counter({ ...configuration(name), registers }))
-  for (const name of [...workNamesOf('level'), ...workNamesOf('value')])
-    gauges.set(name, new Gauge({ ...configuration(name), registers }))
+  for (const name of [...workNamesOf('level'), ...workNamesOf('value')]) {
+    const present = new GaugeLevels()
+    levels.set(name, present)
+    const collect = function (this: Gauge) {
+      present.showIn(this)
+    }
+    new Gauge({ ...configuration(name), registers, collect })
+  }
   for (const name of watch.isAsking ? workNamesOf('asked') : []) {
     const collect = async function (this: Gauge) {
       const readings = await watch.look()
@@ -92,12 +100,30 @@ function metricsIn(
     // All processes see the same database, so their numbers must not be added up.
     new Gauge({ ...configuration(name), registers, collect, aggregator: 'max' })
   }
-  return {
+  const sink: WorkSink = {
     duration: (name, seconds, labels) => durations.get(name)?.observe(labels, seconds),
     count: (name, by, labels) => counts.get(name)?.inc(labels, by),
-    level: (name, by, labels: WorkLabels) => gauges.get(name)?.inc(labels, by),
-    value: (name, value, labels) => gauges.get(name)?.set(labels, value),
+    level: (name, by, labels) => levels.get(name)?.add(placeOf(labels), by, labels),
+    value: (name, value, labels) => levels.get(name)?.set(placeOf(labels), value, labels),
   }
+  const own = NAMES.map((of) => {
+    const { name } = configuration(of)
+    return { name, metric: registry.getSingleMetric(name) }
+  })
+  return {
+    sink,
+    remove: () => {
+      // The registry may have been cleared, and have the metrics of a later call.
+      for (const { name, metric } of own)
+        if (metric !== undefined && registry.getSingleMetric(name) === metric)
+          registry.removeSingleMetric(name)
+    },
+  }
+}
+
+/** A level has one label. */
+function placeOf(labels: WorkLabels): string {
+  return Object.values(labels).join(' ')
 }
 
 const SUFFIX = { duration: '_seconds', count: '_total', level: '', value: '', asked: '' } as const
