@@ -4,8 +4,21 @@ import { expected } from '../base/arguments.ts'
 export interface GroupOptions {
   /** The group of a key. Default: the part before its first colon, `invoice` of `invoice:42`. */
   readonly group?: ((key: string) => string) | undefined
-  /** How many groups there may be, and how many elections. Further ones are counted as `other`. Default: 50. */
+  /**
+   * How many groups there may be, and how many elections, in all calls for one registry or meter together. Further ones are counted as
+   * `other`. Default: 50.
+   */
   readonly maxGroups?: number | undefined
+}
+
+/** The names that were counted until now. The calls for one registry share them, so that `maxGroups` limits its metrics. */
+export interface KnownNames {
+  readonly groups: Set<string>
+  readonly elections: Set<string>
+}
+
+export function newKnownNames(): KnownNames {
+  return { groups: new Set(), elections: new Set() }
 }
 
 /** The labels that stand for a key. */
@@ -16,19 +29,25 @@ export interface KeyGroups {
 }
 
 /** @throws {InvalidArgumentError} at once; later the error would stay in an event listener and numbers would be missing. */
-export function keyGroups({ group = beforeColon, maxGroups = 50 }: GroupOptions): KeyGroups {
+export function keyGroups(
+  { group = beforeColon, maxGroups = 50 }: GroupOptions,
+  known: KnownNames = newKnownNames(),
+): KeyGroups {
   if (typeof group !== 'function') throw expected('group', 'a function of a key', group)
   if (!Number.isSafeInteger(maxGroups) || maxGroups < 1)
     throw expected('maxGroups', 'a whole number from 1', maxGroups)
   return {
-    groupOf: bounded((key) => textOf(group(key)), maxGroups),
-    electionOf: bounded((key) => key, maxGroups),
+    groupOf: bounded((key) => textOf(group(key)), maxGroups, known.groups),
+    electionOf: bounded((key) => key, maxGroups, known.elections),
   }
 }
 
 /** The name of a thing, or `other` if there are too many. */
-export function bounded(nameOf: (key: string) => string, most: number): (key: string) => string {
-  const known = new Set<string>()
+export function bounded(
+  nameOf: (key: string) => string,
+  most: number,
+  known: Set<string> = new Set(),
+): (key: string) => string {
   return (key) => {
     const name = nameOf(key)
     if (known.has(name)) return name

@@ -155,6 +155,12 @@ export interface Measuring {
   stop(): void
 }
 
+/** The readings of several. If two have the same labels, the older one is exported last, and stays. */
+export function oldestLast(all: Iterable<Measuring>, name: OfKind<'oldest'>): readonly Reading[] {
+  const readings = Array.from(all, (one) => one.oldest(name)).flat()
+  return readings.sort((one, other) => one.seconds - other.seconds)
+}
+
 /** Turns events into numbers. */
 export function measure(
   locks: Pick<ProcessEvents, 'on'>,

@@ -167,6 +167,18 @@ describe('the metrics of locks', () => {
     expect(await registry.metrics()).not.toContain('group="')
   })
 
+  test('are at most so many for a registry, also if several locks are counted in it', async () => {
+    const registry = new Registry()
+    const all = [createLocks(memoryStore()), createLocks(memoryStore())]
+    for (const [index, locks] of all.entries()) {
+      measured({ registry, locks, maxGroups: 2 })
+      for (const key of [1, 2, 3]) await locks.withLock(`${index}-${key}:x`, () => {})
+      await locks.close()
+    }
+    const groups = new Set((await registry.metrics()).match(/group="[^"]*"/g))
+    expect([...groups].sort()).toEqual(['group="0-1"', 'group="0-2"', 'group="other"'])
+  })
+
   test('do not grow with the keys: ten thousand without a colon are fifty groups and the rest', async () => {
     const locks = createLocks(memoryStore())
     const { registry } = measured({ locks })

@@ -2,7 +2,7 @@ import { Counter, Gauge, Histogram, type Registry } from 'prom-client'
 import { processWide } from '../../base/process-wide.ts'
 import { InvalidArgumentError, type Locks, lockEvents } from '../../index.ts'
 import { BUCKETS, checkBuckets } from '../buckets.ts'
-import { type GroupOptions, keyGroups } from '../key-groups.ts'
+import { type GroupOptions, type KnownNames, keyGroups, newKnownNames } from '../key-groups.ts'
 import {
   type Labels,
   MEASURES,
@@ -11,7 +11,9 @@ import {
   measure,
   namesOf,
   type OfKind,
+  oldestLast,
 } from '../measures.ts'
+import { GaugeLevels } from './gauge-levels.ts'
 
 /** Which locks to count, and where. */
 export interface MeasureOptions extends GroupOptions {
@@ -56,11 +58,13 @@ export function measureLocks({
 }: MeasureOptions): () => void {
   if (typeof registry?.registerMetric !== 'function')
     throw new InvalidArgumentError('Expected `registry` to be a Registry of prom-client, got none.')
-  const groups = keyGroups(options)
-  checkBuckets(buckets)
   const known = boards.get(registry)
   // The registry may have been cleared, as tests do.
-  const board = known?.isThere === true ? known : new Board(registry, buckets)
+  const shared = known?.isThere === true ? known : undefined
+  const names = shared?.names ?? newKnownNames()
+  const groups = keyGroups(options, names)
+  checkBuckets(buckets)
+  const board = shared ?? new Board(registry, { buckets, names })
   boards.set(registry, board)
   const measuring = measure(locks, groups, board)
   board.users.add(measuring)
@@ -78,13 +82,18 @@ const boards = processWide('boards of registries', () => new WeakMap<object, Boa
 /** The metrics of one registry, and the calls that count in them. */
 class Board {
   readonly users = new Set<Measuring>()
+  readonly names: KnownNames
   readonly #registry: MeasureOptions['registry']
   readonly #durations: ReadonlyMap<string, Histogram>
   readonly #counts: ReadonlyMap<string, Counter>
-  readonly #levels: Map<string, Levels> = new Map()
+  readonly #levels = new Map<string, GaugeLevels>()
 
-  constructor(registry: MeasureOptions['registry'], buckets: readonly number[]) {
+  constructor(
+    registry: MeasureOptions['registry'],
+    { buckets, names }: { readonly buckets: readonly number[]; readonly names: KnownNames },
+  ) {
     this.#registry = registry
+    this.names = names
     for (const name of Object.keys(MEASURES) as MeasureName[]) refuseTaken(registry, configuration(name).name)
     const registers = [registry as Registry]
     const make = <Kind extends 'duration' | 'count', Metric>(
@@ -102,11 +111,10 @@ class Board {
     this.#durations = make('duration', Histogram)
     this.#counts = make('count', Counter)
     for (const name of namesOf('level')) {
-      const levels: Levels = new Map()
+      const levels = new GaugeLevels()
       this.#levels.set(name, levels)
-      // Set to the present level instead of changed by steps: steps would be wrong for ever after a reset of the metrics.
       const collect = function (this: Gauge) {
-        showLevels(this, levels)
+        levels.showIn(this)
       }
       new Gauge({ ...configuration(name), registers, collect })
     }
@@ -134,9 +142,7 @@ class Board {
   }
 
   level(name: OfKind<'level'>, by: 0 | 1 | -1, labels: Labels): void {
-    const levels = this.#levels.get(name)
-    const place = `${labels.store} ${labels.group} ${labels.election}`
-    levels?.set(place, { labels, level: (levels.get(place)?.level ?? 0) + by })
+    this.#levels.get(name)?.add(`${labels.store} ${labels.group} ${labels.election}`, by, labels)
   }
 
   remove(): void {
@@ -151,20 +157,9 @@ function refuseTaken(registry: MeasureOptions['registry'], name: string): void {
   throw new InvalidArgumentError(`Expected \`registry\` to have no metric ${name} yet, got one that has it.`)
 }
 
-/** By their labels. */
-type Levels = Map<string, { readonly labels: Labels; readonly level: number }>
-
-function showLevels(gauge: Gauge, levels: Levels): void {
-  gauge.reset()
-  for (const { labels, level } of levels.values()) gauge.set(labels, level)
-}
-
 function showOldest(gauge: Gauge, name: OfKind<'oldest'>, users: Iterable<Measuring>): void {
   gauge.reset()
-  const readings = [...users].flatMap((user) => user.oldest(name))
-  // If two have the same labels, the older one is set last and stays.
-  for (const { labels, seconds } of readings.sort((one, other) => one.seconds - other.seconds))
-    gauge.set(labels, seconds)
+  for (const { labels, seconds } of oldestLast(users, name)) gauge.set(labels, seconds)
 }
 
 const SUFFIX = { duration: '_seconds', count: '_total', level: '', oldest: '_seconds' } as const
