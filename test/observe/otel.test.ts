@@ -274,6 +274,27 @@ describe('metrics', () => {
     await locks.close()
   })
 
+  test('show the oldest hold of all calls for one meter, and not that of the last call', async () => {
+    const all = [createLocks(memoryStore()), createLocks(memoryStore())]
+    const reader = new Reader()
+    const meterProvider = new MeterProvider({ readers: [reader] })
+    const stops = all.map((locks) => instrumentLocks({ locks, meterProvider }))
+    const age = async () => {
+      const { resourceMetrics } = await reader.collect()
+      const metrics = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+      const found = metrics.find(({ descriptor }) => descriptor.name === 'holdfast.oldest_hold.duration')
+      return Number(found?.dataPoints[0]?.value)
+    }
+    const lease = await all[0]?.acquire('k')
+    await all[1]?.withLock('k', () => {})
+    await until('it has an age', async () => (await age()) > 0.01)
+    stops[1]?.()
+    expect(await age()).toBeGreaterThan(0.01)
+    await lease?.release()
+    stops[0]?.()
+    for (const locks of all) await locks.close()
+  })
+
   test('take back their values when they are stopped', async () => {
     const { locks } = scene()
     const { collect, stop } = traced({ locks })

@@ -1,11 +1,22 @@
-import type { Attributes, BatchObservableCallback, Meter } from '@opentelemetry/api'
+import type { Attributes, BatchObservableCallback, Meter, ObservableGauge } from '@opentelemetry/api'
+import { processWide } from '../../base/process-wide.ts'
 import type { Locks } from '../../index.ts'
 import { BUCKETS } from '../buckets.ts'
-import { type GroupOptions, keyGroups } from '../key-groups.ts'
-import { type Labels, MEASURES, type MeasureName, measure, namesOf } from '../measures.ts'
+import { type GroupOptions, type KnownNames, keyGroups, newKnownNames } from '../key-groups.ts'
+import {
+  type Labels,
+  MEASURES,
+  type MeasureName,
+  type Measuring,
+  measure,
+  namesOf,
+  type OfKind,
+  oldestLast,
+} from '../measures.ts'
 
 export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
-  const groups = keyGroups(options)
+  const shared = sharedMeter(meter)
+  const groups = keyGroups(options, shared.names)
   const durations = byName(namesOf('duration'), (name) =>
     meter.createHistogram(`holdfast.${name}.duration`, {
       ...about(name),
@@ -14,23 +25,60 @@ export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: Grou
   )
   const counts = byName(namesOf('count'), (name) => meter.createCounter(metricName(name), about(name)))
   const levels = byName(namesOf('level'), (name) => meter.createUpDownCounter(metricName(name), about(name)))
-  const oldest = byName(namesOf('oldest'), (name) =>
-    meter.createObservableGauge(`holdfast.${name}.duration`, about(name)),
-  )
   const measuring = measure(locks, groups, {
     duration: (name, seconds, labels) => durations[name].record(seconds, attributes(labels)),
     count: (name, by, labels) => counts[name].add(by, attributes(labels)),
     level: (name, by, labels) => levels[name].add(by, attributes(labels)),
   })
-  const observe: BatchObservableCallback = (result) => {
-    for (const name of namesOf('oldest'))
-      for (const { seconds, labels } of measuring.oldest(name))
-        result.observe(oldest[name], seconds, attributes(labels))
-  }
-  meter.addBatchObservableCallback(observe, Object.values(oldest))
+  shared.add(measuring)
   return () => {
-    meter.removeBatchObservableCallback(observe, Object.values(oldest))
+    shared.delete(measuring)
     measuring.stop()
+  }
+}
+
+function sharedMeter(meter: Meter): SharedMeter {
+  const shared = sharedMeters.get(meter) ?? new SharedMeter(meter)
+  sharedMeters.set(meter, shared)
+  return shared
+}
+
+const sharedMeters = processWide('meters', () => new WeakMap<Meter, SharedMeter>())
+
+/** What the calls for one meter share. If each had a callback of its own, the last one would hide the ages that the others observe. */
+class SharedMeter {
+  readonly names: KnownNames = newKnownNames()
+  readonly #meter: Meter
+  readonly #calls = new Set<Measuring>()
+  #gauges: Readonly<Record<OfKind<'oldest'>, ObservableGauge>> | undefined
+  readonly #observe: BatchObservableCallback = (result) => {
+    const gauges = this.#oldest
+    for (const name of namesOf('oldest'))
+      for (const { seconds, labels } of oldestLast(this.#calls, name))
+        result.observe(gauges[name], seconds, attributes(labels))
+  }
+
+  constructor(meter: Meter) {
+    this.#meter = meter
+  }
+
+  add(call: Measuring): void {
+    if (this.#calls.size === 0)
+      this.#meter.addBatchObservableCallback(this.#observe, Object.values(this.#oldest))
+    this.#calls.add(call)
+  }
+
+  delete(call: Measuring): void {
+    this.#calls.delete(call)
+    if (this.#calls.size === 0)
+      this.#meter.removeBatchObservableCallback(this.#observe, Object.values(this.#oldest))
+  }
+
+  get #oldest(): Readonly<Record<OfKind<'oldest'>, ObservableGauge>> {
+    this.#gauges ??= byName(namesOf('oldest'), (name) =>
+      this.#meter.createObservableGauge(`holdfast.${name}.duration`, about(name)),
+    )
+    return this.#gauges
   }
 }
 
