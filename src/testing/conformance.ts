@@ -1,3 +1,4 @@
+import { checkObject, parseFunction } from '../base/arguments.ts'
 import { delayCases } from './conformance-delays.ts'
 import { expiryCases } from './conformance-expiry.ts'
 import { grantCases } from './conformance-grants.ts'
@@ -33,8 +34,12 @@ export interface ConformanceCase {
  * const cases = storeConformance({ open: () => myStore('localhost:4711') })
  * for (const { name, run } of cases) test(name, run)
  * ```
+ *
+ * @throws {InvalidArgumentError} when `open` is not a function.
  */
 export function storeConformance(subject: ConformanceSubject): readonly ConformanceCase[] {
+  checkObject(subject, 'open')
+  parseFunction('open', subject.open)
   return SCRIPTS.filter((script) => applies(script, subject)).map((script) => ({
     name: script.name,
     run: () => play(script, subject),

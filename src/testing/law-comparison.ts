@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict'
+import { checkObject, expected } from '../base/arguments.ts'
 import type { Store } from '../contract/store.ts'
 import { describeRole, describeStep, drawHistory, type History, rolesOf } from './law-history.ts'
 import { type Difference, Stage } from './law-stage.ts'
@@ -16,7 +17,10 @@ export interface LawComparisonOptions {
   readonly setTime?: (ms: number) => void | Promise<void>
   /** Whether `setTime` may also set the clock back, as an administrator may do with a server's. Default: false. */
   readonly setsBack?: boolean
-  /** Whether the store's messages may be leases (`Granted`). Default: false, all messages are hints. */
+  /**
+   * Whether the store's messages may be leases (`Granted`), as those of memory, SQLite, Redis and PostgreSQL. Default: false, all messages
+   * are hints. If it is wrong, the comparison fails as soon as a waiter is admitted.
+   */
   readonly grants?: boolean
   /** The seed of an earlier run, to repeat it. Default: a new seed each time, which a failure names. */
   readonly seed?: string
@@ -50,8 +54,12 @@ export interface LawComparisonReport {
  *   await lawComparison({ store: myStore('localhost:4711') })
  * })
  * ```
+ *
+ * @throws {InvalidArgumentError} when `store` is not a store.
  */
 export async function lawComparison(options: LawComparisonOptions): Promise<LawComparisonReport> {
+  checkObject(options, 'store')
+  if (typeof options.store?.acquire !== 'function') throw expected('store', 'a store', options.store)
   const { histories = 50, steps = 40, seed = crypto.randomUUID() } = options
   const time = options.setTime !== undefined
   const setsBack = time && options.setsBack === true

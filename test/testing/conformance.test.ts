@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/store.ts'
+import { InvalidArgumentError } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { type ConformanceSubject, storeConformance } from '../../src/testing/index.ts'
 import { boundStore } from '../stores/bound-store.ts'
@@ -9,6 +10,13 @@ describe('the conformance suite', () => {
     const names = storeConformance({ open: () => memoryStore() }).map(({ name }) => name)
     expect(new Set(names).size).toBe(names.length)
     expect(names.length).toBeGreaterThan(70)
+  })
+
+  test.each([
+    [undefined, 'Expected the options to be an object with `open`, got undefined.'],
+    [{ open: 1 }, 'Expected `open` to be a function, got 1.'],
+  ])('refuses %o in one sentence', (subject, message) => {
+    expect(() => storeConformance(subject as never)).toThrow(new InvalidArgumentError(message))
   })
 
   test('can be run all at once', async () => {

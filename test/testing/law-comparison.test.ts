@@ -1,8 +1,22 @@
 import { describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/store.ts'
+import { InvalidArgumentError } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { lawComparison } from '../../src/testing/index.ts'
 import { boundStore } from '../stores/bound-store.ts'
+
+test('what is no store is refused in one sentence', async () => {
+  const refused = lawComparison({} as never)
+  await expect(refused).rejects.toThrow(
+    new InvalidArgumentError('Expected `store` to be a store, got undefined.'),
+  )
+})
+
+test('a store whose messages are leases needs `grants`', async () => {
+  const played = lawComparison({ store: memoryStore(), seed: 'grants' })
+  await expect(played).rejects.toThrow(/the store: .*"held".*\n.*the law: .*"offered"/)
+  await lawComparison({ store: memoryStore(), seed: 'grants', grants: true })
+})
 
 describe('a store that differs from the law', () => {
   test('is reported with the seed and the shortest history that shows it', async () => {
