@@ -1,6 +1,6 @@
 import type { HoldfastError, HoldfastErrorCode, LeaseLostError } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
-import type { Events } from './events.ts'
+import { type Events, tellStoreError } from './events.ts'
 import type { Withdrawal } from './lock-events.ts'
 
 /** Every request tells `requested`, and then one of `acquired`, `busy`, `timeout` and `withdrawn`. */
@@ -33,13 +33,24 @@ export interface GivingUp {
   readonly reason: Withdrawal | 'timeout'
   readonly waitedMs: number
   readonly ahead: number | undefined
+  /** Whether the renewals that kept its place have no answer. */
+  readonly isUnanswered?: boolean
 }
 
 export function tellGivenUp(
-  { evicted, timeout, withdrawn }: Events,
+  events: Events,
   request: AcquireRequest,
-  { error, reason, waitedMs, ahead }: GivingUp,
+  { error, reason, waitedMs, ahead, isUnanswered }: GivingUp,
 ): void {
+  const { evicted, timeout, withdrawn } = events
+  // An error of a renewal was told when it came. Silence is certain only now.
+  if (reason === 'store' && isUnanswered === true)
+    tellStoreError(events, {
+      verb: 'renew',
+      error: undefined,
+      key: request.ticket.key,
+      id: request.ticket.id,
+    })
   if (reason === 'timeout') return timeout.tell(request, { waitedMs, ahead })
   if (reason === 'evicted')
     evicted.tell(request, { was: 'waiter', reason: (error as LeaseLostError).evictedBecause })

@@ -155,6 +155,15 @@ const LONGEST_SLACK_MS = 500
 /** A request that is unanswered for this long says that the store is silent, and not that the key is taken. */
 export const SILENCE_MS = 500
 
+/** What the events tell of a wait as it ends. `isUnanswered`: its last renewals have neither an answer nor failed. */
+export function lastNewsOf(state: Asking | Waiting): {
+  readonly ahead: number | undefined
+  readonly isUnanswered: boolean
+} {
+  if (state.tag === 'asking') return { ahead: undefined, isUnanswered: false }
+  return { ahead: state.ahead, isUnanswered: state.attempts > 0 && state.lastError === undefined }
+}
+
 /** When the store has to be asked again. Whatever a store says, nobody asks without a pause. */
 export function pauseAfter({ askAgainMs }: { readonly askAgainMs: number }): number {
   return askAgainMs >= 1 ? askAgainMs : SILENCE_MS

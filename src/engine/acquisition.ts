@@ -11,6 +11,7 @@ import {
   askAgainAfter,
   type BegunWait,
   countAttempt,
+  lastNewsOf,
   newAsking,
   newWaiting,
   newWaitOutcome,
@@ -241,8 +242,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     const acquireMayFollow = this.#openRequests > 0 || (reason === 'aborted' && state.tag === 'asking')
     void this.#context.release(this.ticket, { cancel: acquireMayFollow })
     const waitedMs = this.#context.clock.monotonicMs() - this.#startedAt
-    const ahead = state.tag === 'waiting' ? state.ahead : undefined
-    tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ahead })
+    tellGivenUp(this.#context.events, this.#request, { error, reason, waitedMs, ...lastNewsOf(state) })
   }
 
   /** Busy, for a caller that does not wait. An earlier request may still arrive, and find the key free by then. */

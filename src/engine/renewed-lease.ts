@@ -4,6 +4,7 @@ import type { Instant } from '../base/clock.ts'
 import type { RenewAnswer, Ticket } from '../contract/store.ts'
 import type { ClosedError, LeaseLostError } from '../errors.ts'
 import type { EngineContext } from './engine-context.ts'
+import { tellStoreError } from './events.ts'
 import type { Exchange } from './instant.ts'
 import { LeaseDeadline, type LeaseOptions } from './lease-deadline.ts'
 import type { ListedLease } from './leases.ts'
@@ -174,11 +175,11 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   answered(answer: RenewAnswer, asked: Ticket, when: Exchange, { extending }: Purpose = RENEWING): void {
     assert(this.isLive, 'a lease that is over is renewed')
+    this.attempts = 0
     switch (answer.tag) {
       case 'held':
         // The same id under another fence is a new grant: the store had lost ours, and a late request was let in again.
         if (answer.fence !== this.fence) return this.lose('store-reset', STORE_RESET)
-        this.attempts = 0
         // Without renewal only `extend()` may move the deadline; a check for eviction may not.
         if (!this.options.renew && !extending) return
         this.lastError = undefined
@@ -290,12 +291,18 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   private lose(reason: LockEvents['lost']['reason'], why: string, evictedBecause?: string): void {
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.lastError })
-    const heldMs = this.heldMs(this.now())
+    const at = this.now()
+    const heldMs = this.heldMs(at)
+    // An error of a renewal was told when it came. Silence is certain only now.
+    const isUnanswered =
+      reason === 'expired' && this.attempts > 0 && this.lastError === undefined && !this.isUsedUp(at)
     this.end({ tag: 'lost', error })
     this.tell(error)
     // Last, because a listener may do anything with the lease. The lease is over by now, and cannot end again.
     const { evicted, lost } = this.context.events
     outsideOfCallers(() => {
+      if (isUnanswered)
+        tellStoreError(this.context.events, { verb: 'renew', error: undefined, key: this.key, id: this.id })
       if (reason === 'evicted') evicted.tell(this.subject, { was: 'holder', reason: error.evictedBecause })
       lost.tell(this.subject, { fence: this.fence, reason, heldMs, error })
     })

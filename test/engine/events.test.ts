@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { hear, last, story } from './hearing.ts'
-import { scene } from './scene.ts'
+import { errorOf, scene } from './scene.ts'
 import { Letter } from './scripted-store.ts'
 
 const TTL = 30_000
@@ -195,7 +195,7 @@ describe('a lease', () => {
     await clock.untilTrue(() => signal.aborted)
     await lease.release()
     expect(abortedFirst).toBe(true)
-    expect(story(heard)).toBe('jeopardy lost')
+    expect(story(heard)).toBe('jeopardy store-error lost')
     expect(last(heard, 'lost')).toMatchObject({ reason: 'expired', fence: lease.fence, error: signal.reason })
     expect(last(heard, 'lost').heldMs).toBeGreaterThan(0.9 * TTL)
   })
@@ -303,6 +303,54 @@ describe('the store', () => {
     expect(story(heard)).toBe('requested store-error acquired')
     expect(last(heard, 'store-error')).toMatchObject({ verb: 'acquire', id: lease.id, error: undefined })
     await lease.release()
+  })
+
+  test('that keeps silent to the renewals of a waiter is told when the call gives up', async () => {
+    const { clock, store, locks, other } = scene()
+    const first = await other.locks.acquire('k')
+    const heard = hear(locks)
+    const waiting = errorOf(locks.acquire('k', { wait: '1m' }))
+    await clock.advance(100)
+    store.always('lose request', ['renew'])
+    expect(await clock.until(waiting)).toMatchObject({ code: 'store-unavailable' })
+    expect(story(heard)).toBe('requested queued store-error withdrawn')
+    const { id } = last(heard, 'requested')
+    expect(last(heard, 'store-error')).toMatchObject({ verb: 'renew', key: 'k', id, error: undefined })
+    store.always('answer', ['renew'])
+    await first.release()
+    await clock.advance(TTL)
+  })
+
+  test('that keeps silent to the renewals of a lease is told when the lease is lost', async () => {
+    const { clock, store, locks } = scene()
+    const heard = hear(locks)
+    const lease = await locks.acquire('k', { ttl: TTL })
+    store.always('lose request', ['renew'])
+    await clock.untilTrue(() => lease.state === 'lost')
+    expect(story(heard)).toBe('requested acquired jeopardy store-error lost')
+    expect(last(heard, 'store-error')).toMatchObject({
+      verb: 'renew',
+      key: 'k',
+      id: lease.id,
+      error: undefined,
+    })
+    store.always('answer', ['renew'])
+    await clock.advance(TTL)
+  })
+
+  test('is not blamed for a lease that is over by its `maxHold`, or because the process stood still', async () => {
+    const { clock, locks } = scene()
+    const heard = hear(locks)
+    const held = await locks.acquire('k', { ttl: TTL, maxHold: '40s' })
+    await clock.advance(40_000)
+    expect(held.state).toBe('lost')
+    const frozen = await locks.acquire('frozen', { ttl: TTL })
+    clock.block(2 * TTL)
+    await clock.advance(1)
+    expect(frozen.state).toBe('lost')
+    expect(heard.filter(({ event }) => event === 'lost')).toHaveLength(2)
+    expect(heard.filter(({ event }) => event === 'store-error')).toEqual([])
+    await clock.advance(TTL)
   })
 
   test('that sends no wakes is told once for each try', async () => {
