@@ -15,3 +15,20 @@ export const scheduleEvents: On<ScheduleEvents> = listenersIn('schedule')
 export const workerEvents: On<WorkerEvents> = listenersIn('worker')
 export const partitionEvents: On<PartitionEvents> = listenersIn('partition')
 export const limitEvents: On<LimitEvents> = listenersIn('limit')
+
+/** Calls the listener when work of any kind begins. */
+export function onAnyWork(listener: () => void): () => void {
+  const call = () => listener()
+  const stops = [
+    jobEvents.on('enqueued', call),
+    jobEvents.on('begun', call),
+    jobScheduleEvents.on('fired', call),
+    scheduleEvents.on('begun', call),
+    workerEvents.on('begun', call),
+    partitionEvents.on('shared', call),
+    limitEvents.on('begun', call),
+  ]
+  return () => {
+    for (const stop of stops) stop()
+  }
+}

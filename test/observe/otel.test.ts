@@ -1,4 +1,4 @@
-import { context, type Span, SpanStatusCode, trace } from '@opentelemetry/api'
+import { context, metrics, type Span, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
 import {
@@ -293,6 +293,33 @@ describe('metrics', () => {
     await lease?.release()
     stops[0]?.()
     for (const locks of all) await locks.close()
+  })
+
+  test('go to the global provider, also to one that is set up later', async () => {
+    const { locks } = scene()
+    const stop = instrumentLocks({ locks })
+    onTestFinished(stop)
+    expect(() => instrumentLocks({ locks, maxGroups: 0 })).toThrow('Expected `maxGroups` to be')
+    const held = await locks.acquire('before')
+    const reader = new Reader()
+    metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }))
+    onTestFinished(() => metrics.disable())
+    await locks.withLock('after', () => {})
+    await held.release()
+    const lease = await locks.acquire('after')
+    const group = { 'holdfast.store': 'scripted', 'holdfast.group': 'after' }
+    const read = async (name: string) => {
+      const { resourceMetrics } = await reader.collect()
+      const found = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+      const points = found.find(({ descriptor }) => descriptor.name === name)?.dataPoints ?? []
+      return points.map(({ attributes, value }) => ({ attributes, value }))
+    }
+    const acquired = { attributes: { ...group, 'holdfast.outcome': 'acquired' }, value: 2 }
+    expect(await read('holdfast.requests')).toContainEqual(acquired)
+    expect(await read('holdfast.held')).toEqual([{ attributes: group, value: 1 }])
+    stop()
+    expect(await read('holdfast.held')).toEqual([{ attributes: group, value: 0 }])
+    await lease.release()
   })
 
   test('take back their values when they are stopped', async () => {

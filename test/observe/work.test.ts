@@ -1,4 +1,4 @@
-import { context, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
+import { context, metrics, SpanKind, SpanStatusCode, trace } from '@opentelemetry/api'
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
@@ -394,6 +394,23 @@ describe('the spans of work', () => {
       value: 1,
     })
   })
+})
+
+test('metrics of work go to the global provider, also to one that is set up later', async () => {
+  onTestFinished(instrumentWork())
+  const limit = createLimit(opened(), 'exports', { concurrency: 1 })
+  await limit.run('a', () => {})
+  const reader = new Reader()
+  metrics.setGlobalMeterProvider(new MeterProvider({ readers: [reader] }))
+  onTestFinished(() => metrics.disable())
+  // The first call after it may be the one that is noticed.
+  for (let call = 0; call < 2; call += 1) await limit.run('a', () => {})
+  const { resourceMetrics } = await reader.collect()
+  const found = resourceMetrics.scopeMetrics.flatMap((scope) => scope.metrics)
+  const names = found
+    .filter(({ dataPoints }) => dataPoints.length > 0)
+    .map(({ descriptor }) => descriptor.name)
+  expect(names).toContain('holdfast.limit_calls')
 })
 
 function opened(): Locks {

@@ -1,6 +1,7 @@
-import { type MeterProvider, metrics, type TracerProvider, trace } from '@opentelemetry/api'
+import { type MeterProvider, type TracerProvider, trace } from '@opentelemetry/api'
 import { type Locks, lockEvents } from '../../index.ts'
 import type { GroupOptions } from '../key-groups.ts'
+import { beginWithMeter } from './late-meter.ts'
 import { meterLocks } from './meters.ts'
 import { traceLocks } from './spans.ts'
 
@@ -20,6 +21,9 @@ export interface InstrumentOptions extends GroupOptions {
  * inside their `holdfast.hold`; for a lease of `acquire` see {@link leaseContext}. Spans have the whole key, metrics only its
  * group.
  *
+ * Set up the SDK first. If it comes later, spans are made from then on. Metrics begin with the next request for a lock, without the
+ * leases that are held by then.
+ *
  * ```ts
  * import { createLocks } from 'holdfast'
  * import { memoryStore } from 'holdfast/memory'
@@ -38,10 +42,17 @@ export interface InstrumentOptions extends GroupOptions {
  * @throws {InvalidArgumentError} when `group` is not a function or `maxGroups` not a whole number from 1.
  */
 export function instrumentLocks(options: InstrumentOptions = {}): () => void {
-  const { locks = lockEvents, tracerProvider = trace, meterProvider = metrics, ...groups } = options
+  const { locks = lockEvents, tracerProvider = trace, meterProvider, ...groups } = options
   const tracer = tracerProvider.getTracer('holdfast')
   // `meterLocks` may throw for its options, so it comes first, while nothing listens.
-  const stops = [meterLocks(locks, meterProvider.getMeter('holdfast'), groups), traceLocks(locks, tracer)]
+  const begin = meterLocks(locks, groups)
+  const onRequest = (look: () => void): (() => void) => {
+    const stops = [locks.on('requested', look), locks.on('adopted', look)]
+    return () => {
+      for (const stop of stops) stop()
+    }
+  }
+  const stops = [beginWithMeter(meterProvider, begin, onRequest), traceLocks(locks, tracer)]
   return () => {
     for (const stop of stops.splice(0)) stop()
   }

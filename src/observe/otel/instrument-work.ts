@@ -1,6 +1,8 @@
-import { type MeterProvider, metrics, type TracerProvider, trace } from '@opentelemetry/api'
+import { type MeterProvider, type TracerProvider, trace } from '@opentelemetry/api'
 import type { BacklogScrapeOptions } from '../backlog-watch.ts'
 import type { GroupOptions } from '../key-groups.ts'
+import { onAnyWork } from '../work-events.ts'
+import { beginWithMeter } from './late-meter.ts'
 import { meterWork } from './work-meters.ts'
 import { traceWork } from './work-spans.ts'
 
@@ -17,6 +19,8 @@ export interface InstrumentWorkOptions extends GroupOptions, BacklogScrapeOption
  * span `holdfast.job`, whose parent is the span in which the job was enqueued, in whichever process that was: the job carries its
  * `traceparent`. A run of a schedule is a span `holdfast.run`, and a term of a worker a span `holdfast.term`.
  *
+ * Set up the SDK first. If it comes later, spans are made from then on, and metrics begin with the next job, run, term or call.
+ *
  * ```ts
  * import { openJobs } from 'holdfast/jobs'
  * import { instrumentWork } from 'holdfast/observe/otel'
@@ -32,10 +36,10 @@ export interface InstrumentWorkOptions extends GroupOptions, BacklogScrapeOption
  * @throws {InvalidArgumentError} when an option is invalid.
  */
 export function instrumentWork(options: InstrumentWorkOptions = {}): () => void {
-  const { tracerProvider = trace, meterProvider = metrics, ...rest } = options
+  const { tracerProvider = trace, meterProvider, ...rest } = options
   // `meterWork` may throw for its options, so it comes first, while nothing listens.
   const stops = [
-    meterWork(meterProvider.getMeter('holdfast'), rest),
+    beginWithMeter(meterProvider, meterWork(rest), onAnyWork),
     traceWork(tracerProvider.getTracer('holdfast')),
   ]
   return () => {

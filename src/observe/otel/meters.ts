@@ -14,7 +14,13 @@ import {
   oldestLast,
 } from '../measures.ts'
 
-export function meterLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
+/** @throws {InvalidArgumentError} at once; the function that begins comes later, in a listener. */
+export function meterLocks(locks: Pick<Locks, 'on'>, options: GroupOptions): (meter: Meter) => () => void {
+  keyGroups(options)
+  return (meter) => beginLocks(locks, meter, options)
+}
+
+function beginLocks(locks: Pick<Locks, 'on'>, meter: Meter, options: GroupOptions): () => void {
   const shared = sharedMeter(meter)
   const groups = keyGroups(options, shared.names)
   const durations = byName(namesOf('duration'), (name) =>

@@ -5,6 +5,7 @@ import type { GroupOptions } from '../key-groups.ts'
 import {
   measureWorkEvents,
   WORK_MEASURES,
+  type WorkGroups,
   type WorkKind,
   type WorkLabels,
   type WorkMeasureName,
@@ -12,12 +13,21 @@ import {
   workNamesOf,
 } from '../work-measures.ts'
 
-export function meterWork(
-  meter: Meter,
-  { jobs, timeout, ...options }: GroupOptions & BacklogScrapeOptions,
-): () => void {
+/** @throws {InvalidArgumentError} at once; the function that begins comes later, in a listener. */
+export function meterWork({
+  jobs,
+  timeout,
+  ...options
+}: GroupOptions & BacklogScrapeOptions): (meter: Meter) => () => void {
   const groups = workGroups(options)
   const watch = new BacklogWatch({ jobs, timeout }, groups.jobOf)
+  return (meter) => beginWork(meter, { groups, watch })
+}
+
+function beginWork(
+  meter: Meter,
+  { groups, watch }: { readonly groups: WorkGroups; readonly watch: BacklogWatch },
+): () => void {
   const durations = byName('duration', (name, about) =>
     meter.createHistogram(name, { ...about, advice: { explicitBucketBoundaries: [...BUCKETS] } }),
   )
