@@ -175,11 +175,13 @@ class DashboardHandler {
         if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
         const { query, ready } = this.#queryOf(target.query)
         await ready()
+        if (this.#isClosed) return this.answer(request, response)
         return this.#live.join(response, query)
       }
       default: {
         const { query, ready } = this.#queryOf(target.query)
         await ready()
+        if (this.#isClosed) return this.answer(request, response)
         send(response, 200, JSON.stringify(query.view(await this.#live.looked())), JSON_TYPE)
       }
     }
@@ -188,6 +190,7 @@ class DashboardHandler {
   /** The token was typed into the page. */
   async #openSession(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const { token } = await bodyOf(request)
+    if (this.#isClosed) return this.answer(request, response)
     if (typeof token !== 'string' || !this.#access.isToken(token)) {
       return refuse(response, 401, 'This is not the token.')
     }
@@ -199,15 +202,16 @@ class DashboardHandler {
       return refuse(response, 403, 'This dashboard only shows. Evicting has to be switched on.')
     }
     const body = await bodyOf(request)
+    if (this.#isClosed) return this.answer(request, response)
     if (body['holders'] !== undefined) return this.#evictHolders(response, body)
     const { key, id, reason } = body as { key: string; id: string | undefined; reason: string }
     if (typeof key !== 'string' || !key.startsWith(this.#settings.prefix)) {
       return refuse(response, 400, 'Expected `key` to be one of those shown here.')
     }
+    const { watch } = this.#live
     const evicted = await (id === undefined
       ? this.#locks.evictAll(key, { reason })
       : this.#locks.evict(key, id, { reason }))
-    const { watch } = this.#live
     watch.noteEviction(key, evicted, reason)
     watch.lookNow()
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
@@ -247,12 +251,14 @@ class DashboardHandler {
     if (!allowJobChanges || jobs === undefined) {
       return refuse(response, 403, 'This dashboard only shows jobs. Changing them has to be switched on.')
     }
+    const body = await bodyOf(request)
+    if (this.#isClosed) return this.answer(request, response)
     try {
-      const changed = await changeJobs(jobs, await bodyOf(request))
+      const changed = await changeJobs(jobs, body)
       send(response, 200, JSON.stringify({ changed }), JSON_TYPE)
     } finally {
       // Also after an error, as some of the jobs may be changed.
-      await this.#jobs?.refresh()
+      if (!this.#isClosed) await this.#jobs?.refresh()
       this.#live.sendAll()
     }
   }

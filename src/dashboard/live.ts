@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { assert } from '../base/assert.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
 
@@ -13,6 +14,7 @@ export class LiveViewers {
   readonly #awaitingLook: Set<() => void> = new Set()
   #watch: RoomWatch | undefined
   #ending: NodeJS.Timeout | undefined
+  #isClosed = false
 
   constructor(
     startWatch: (onSnapshot: () => void) => RoomWatch,
@@ -29,6 +31,7 @@ export class LiveViewers {
 
   /** Runs on for a minute after the last viewer has left, so that its history is there when a page is loaded again. */
   get watch(): RoomWatch {
+    assert(!this.#isClosed, 'the store is watched after the dashboard was closed')
     this.#watch ??= this.#startWatch(() => this.sendAll())
     clearTimeout(this.#ending)
     this.#ending = undefined
@@ -54,6 +57,7 @@ export class LiveViewers {
   join(response: ServerResponse, query: ViewQuery): void {
     // The viewer left during the access check. Its `close` event has passed, so it would never be removed.
     if (isGone(response)) return
+    if (this.#isClosed) return void response.destroy()
     response.writeHead(200, {
       ...GUARDS,
       'Content-Type': 'text/event-stream; charset=utf-8',
@@ -88,6 +92,7 @@ export class LiveViewers {
   }
 
   close(): void {
+    this.#isClosed = true
     for (const { response } of this.#viewers) response.destroy()
     this.#viewers.clear()
     clearTimeout(this.#ending)

@@ -6,6 +6,7 @@ import fastify from 'fastify'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
 import { createDashboard, type Dashboard } from '../../src/dashboard/index.ts'
+import type { DashboardJobs } from '../../src/dashboard/jobs-look.ts'
 import { files } from '../../src/dashboard/page/files.generated.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { watchRooms } from '../../src/room-watch/room-watch.ts'
@@ -581,4 +582,48 @@ describe('the open pages', () => {
     await new Promise((resolve) => setTimeout(resolve, 1200))
     expect(looks).toBe(before)
   })
+
+  test('evict nobody if the dashboard is closed while the request arrives', async () => {
+    await locks.acquire('k')
+    const body = JSON.stringify({ key: 'k', reason: 'hangs' })
+    const headers = { 'content-type': 'application/json', 'content-length': String(body.length) }
+    const { port } = server
+    const sent = request({
+      host: '127.0.0.1',
+      port,
+      path: '/api/evict',
+      method: 'POST',
+      headers,
+      agent: false,
+    })
+    sent.write(body.slice(0, 5))
+    await until('the request has begun', () => server.inFlight() === 1)
+    await dashboard.close()
+    sent.end(body.slice(5))
+    const [answer] = await once(sent, 'response')
+    answer.resume()
+    expect([answer.statusCode, answer.headers.connection]).toEqual([503, 'close'])
+    expect(looks).toBe(0)
+    expect((await locks.peek('k'))?.holders.length).toBe(1)
+  })
+
+  test.each(['/api/live?view=jobs', '/api/view?view=jobs'])(
+    'are refused if the dashboard is closed while the jobs are read for %s, and no watch starts',
+    async (path) => {
+      let answerList: (() => void) | undefined
+      const list = async () => {
+        await new Promise<void>((resolve) => (answerList = resolve))
+        return { jobs: [], next: null }
+      }
+      const jobs = { list, count: async () => [], countOverTime: async () => [] } as unknown as DashboardJobs
+      const closing = createDashboard(locks, { jobs })
+      await using other = await serve(closing)
+      const answer = ask(other, { path })
+      await until('the list is asked for', () => answerList !== undefined)
+      await closing.close()
+      answerList?.()
+      expect((await answer).status).toBe(503)
+      expect(looks).toBe(0)
+    },
+  )
 })
