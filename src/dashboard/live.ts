@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http'
+import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import { assert } from '../base/assert.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
@@ -14,6 +15,8 @@ export class LiveViewers {
   readonly #awaitingLook: Set<() => void> = new Set()
   #watch: RoomWatch | undefined
   #ending: NodeJS.Timeout | undefined
+  /** `again`: the round that runs is followed by another one. */
+  #round: 'none' | 'runs' | 'again' = 'none'
   #isClosed = false
 
   constructor(
@@ -75,16 +78,42 @@ export class LiveViewers {
     if (isThere) sendTo(viewer, messageOf(query, watch))
   }
 
-  /** Sends every viewer its view as it is now. */
+  /** Sends every viewer its view as it is now. While the viewers get an earlier one, all calls together begin one more round. */
   sendAll(): void {
     this.#settleLooks()
-    const watch = this.#watch
-    if (watch === undefined) return
+    if (this.#round !== 'none') this.#round = 'again'
+    else void this.#sendRounds()
+  }
+
+  async #sendRounds(): Promise<void> {
+    try {
+      do {
+        this.#round = 'runs'
+        const startedAt = performance.now()
+        await this.#sendRound()
+        // As of the looks, half of the time is left for other work.
+        if (this.#isAskedAgain) await sleep(performance.now() - startedAt, undefined, { ref: false })
+      } while (this.#isAskedAgain)
+    } finally {
+      this.#round = 'none'
+    }
+  }
+
+  get #isAskedAgain(): boolean {
+    return this.#round === 'again'
+  }
+
+  async #sendRound(): Promise<void> {
     // Most viewers have the same query, and a view of thousands of keys takes a while to build.
     const messages = new Map<string, string>()
-    for (const viewer of this.#viewers) {
+    // A viewer that joins during the round has a newer message already.
+    for (const viewer of [...this.#viewers]) {
       const { query } = viewer
-      if (isBlocked(viewer)) continue
+      // Many different queries would block the process together.
+      if (messages.size > 0 && !messages.has(query.name)) await setImmediate()
+      const watch = this.#watch
+      if (watch === undefined) return
+      if (!this.#viewers.has(viewer) || isBlocked(viewer)) continue
       const message = messages.get(query.name) ?? messageOf(query, watch)
       messages.set(query.name, message)
       sendTo(viewer, message)

@@ -110,3 +110,40 @@ test('views that several clients want are made once for each look', async () => 
   expect(asked.length).toBe(2 * (looks - before))
   for (const stream of streams) stream.leave()
 })
+
+test('other work goes on between the views of different queries, and calls during a round begin one more', async () => {
+  const asked: { readonly url: string; readonly turn: number }[] = []
+  let [turn, calls] = [0, 0]
+  const turns = async (count: number): Promise<void> => {
+    for (let n = 0; n < count; n += 1) await new Promise((resolve) => setImmediate(resolve))
+  }
+  await using server = await serve(({ url = '' }, response) => {
+    const view = () => {
+      asked.push({ url, turn })
+      calls -= 1
+      if (calls >= 0) live.sendAll()
+      return { url }
+    }
+    live.join(response, { name: url, view })
+  })
+  const streams = await Promise.all(Array.from({ length: 10 }, (_, n) => listen(server.port, `/${n}`)))
+  for (const stream of streams) await stream.next()
+  await vi.waitUntil(() => looks === 1, { timeout: 60_000 })
+  await turns(20)
+  asked.length = 0
+  calls = 5
+  let isOver = false
+  const count = () => {
+    turn += 1
+    if (!isOver) setImmediate(count)
+  }
+  count()
+  live.sendAll()
+  expect(asked.length).toBe(1)
+  await vi.waitUntil(() => asked.length === 20, { timeout: 60_000 })
+  isOver = true
+  expect(new Set(asked.map((each) => each.turn)).size).toBeGreaterThanOrEqual(19)
+  await turns(20)
+  expect([asked.length, looks]).toEqual([20, 1])
+  for (const stream of streams) stream.leave()
+})
