@@ -5,7 +5,7 @@ import { isHoldfastError } from '../errors.ts'
 import type { Locks } from '../index.ts'
 import { watchRooms } from '../room-watch/room-watch.ts'
 import { Access } from './access.ts'
-import { askedHoldersIn, evictHolders } from './evictions.ts'
+import { askedHoldersIn, askedTicketsIn, evictHolders, evictTickets } from './evictions.ts'
 import { exportedRows } from './export.ts'
 import { exported, isExportFormat } from './export-file.ts'
 import { changeJobs } from './job-changes.ts'
@@ -204,15 +204,18 @@ class DashboardHandler {
     const body = await bodyOf(request)
     if (this.#isClosed) return this.answer(request, response)
     if (body['holders'] !== undefined) return this.#evictHolders(response, body)
-    const { key, id, reason } = body as { key: string; id: string | undefined; reason: string }
+    const { key, ids, reason } = body as { key: string; ids: unknown; reason: string }
     if (typeof key !== 'string' || !key.startsWith(this.#settings.prefix)) {
       return refuse(response, 400, 'Expected `key` to be one of those shown here.')
     }
     const { watch } = this.#live
-    const evicted = await (id === undefined
-      ? this.#locks.evictAll(key, { reason })
-      : this.#locks.evict(key, id, { reason }))
-    watch.noteEviction(key, evicted, reason)
+    const note = (evicted: readonly string[]): void => watch.noteEviction(key, evicted, reason)
+    const asked = ids === undefined ? undefined : askedTicketsIn(ids)
+    const evicted =
+      asked === undefined
+        ? await this.#locks.evictAll(key, { reason })
+        : await evictTickets(this.#locks, { key, ids: asked, reason }, note)
+    if (asked === undefined) note(evicted)
     watch.lookNow()
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
   }

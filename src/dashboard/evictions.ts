@@ -67,5 +67,35 @@ export async function evictHolders(
   return { evicted, gone, message }
 }
 
+/**
+ * Reads which tickets of a key a body names.
+ *
+ * @throws {InvalidArgumentError} when the body names none.
+ */
+export function askedTicketsIn(asked: unknown): readonly string[] {
+  const isList = Array.isArray(asked) && asked.length > 0 && asked.length <= MOST_TICKETS
+  if (!isList || !asked.every((id) => typeof id === 'string'))
+    throw expected('ids', `a list of 1 to ${MOST_TICKETS} ids of tickets`, asked)
+  return asked
+}
+
+/** Evicts these holders and waiters of a key. Whoever came later stays. Resolves with the ids of the evicted tickets. */
+export async function evictTickets(
+  locks: Pick<Locks, 'evict'>,
+  { key, ids, reason }: { readonly key: string; readonly ids: readonly string[]; readonly reason: string },
+  onEvicted: (ids: readonly string[]) => void,
+): Promise<readonly string[]> {
+  const evicted: string[] = []
+  const evictOne = async (id: string): Promise<void> => {
+    const found = await locks.evict(key, id, { reason })
+    onEvicted(found)
+    evicted.push(...found)
+  }
+  for (let from = 0; from < ids.length; from += TOGETHER)
+    await Promise.all(ids.slice(from, from + TOGETHER).map(evictOne))
+  return evicted
+}
+
 const MOST_KEYS = 1000
+const MOST_TICKETS = 1000
 const TOGETHER = 20

@@ -178,7 +178,7 @@ describe('mounted', () => {
       path: '/locks/api/evict',
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ key: 'k', id: lease.id, reason: 'stuck' }),
+      body: JSON.stringify({ key: 'k', ids: [lease.id], reason: 'stuck' }),
     })
     expect([evicted.status, JSON.parse(evicted.text)]).toEqual([200, { evicted: [lease.id] }])
     const stream = await listen(mounted.port, '/locks/api/live?key=k')
@@ -354,7 +354,7 @@ describe('evicting', () => {
     // Longer than a busy machine keeps this process from a renewal.
     const lease = await locks.acquire('k', { ttl: '6s' })
     await view('key=k')
-    expect((await evict({ key: 'k', id: lease.id, reason: 'stuck since monday' })).status).toBe(200)
+    expect((await evict({ key: 'k', ids: [lease.id], reason: 'stuck since monday' })).status).toBe(200)
     await until('its holder knows', () => lease.state === 'lost')
     expect(() => lease.assertHeld()).toThrow('stuck since monday')
     await until('it is seen', async () => (await view('key=k'))['holding'] === 0)
@@ -378,7 +378,7 @@ describe('evicting', () => {
       { key: 'k', reason: 'a\ud800' },
       { key: 'a\0b', reason: 'x' },
       { key: 'k'.repeat(1025), reason: 'x' },
-      { key: 'k', id: 1, reason: 'x' },
+      ...[1, [], [1]].map((ids) => ({ key: 'k', ids, reason: 'x' })),
     ]) {
       const { status, text } = await evict(body)
       expect([body, status]).toEqual([body, 400])

@@ -175,6 +175,31 @@ describe('a list', () => {
     await page.getByText('evicted: hangs').waitFor()
   })
 
+  test('evicts everybody who was shown with a key when it asked, and nobody who came later', async () => {
+    const first = await locks.acquire('k')
+    const second = locks.acquire('k')
+    await until('it waits', async () => (await locks.peek('k'))?.queue.length === 1)
+    await using opened = await open({ allowEvict: true })
+    const { page, url } = opened
+    await page.goto(`${url}#/key?key=k`)
+    await page.getByText('1 holding, 1 waiting').waitFor()
+    await page.keyboard.press('x')
+    const dialog = page.getByRole('dialog', { name: 'Evict everybody?' })
+    const third = locks.acquire('k')
+    await first.release()
+    await page.getByText('1 holding, 1 waiting').waitFor()
+    await until('the page shows who came later', async () =>
+      (await page.locator('tbody .fence').allTextContents()).includes(String((await second).fence)),
+    )
+    expect(await dialog.locator('dd').last().textContent()).toBe('2')
+    await dialog.getByLabel('Reason').fill('hangs')
+    await page.keyboard.press('Enter')
+    await page.getByText('Evicted: 1 ticket.').waitFor()
+    const later = await third
+    await until('its holder knows', async () => (await second).state === 'lost')
+    expect(later.state).toBe('held')
+  })
+
   test('refuses to evict holders that are not named in full, or are not shown, or if only looking is allowed', async () => {
     await locks.acquire('mine:1')
     const post = async (port: number, body: object) =>

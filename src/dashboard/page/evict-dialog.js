@@ -4,22 +4,28 @@ import { counted, ownerText } from './tickets.js'
 /** @import { HolderJson, WaiterJson } from '../view-json.ts' */
 
 /**
- * Asks for a reason before anything is evicted: one ticket, or all of the key.
- * @param {{ key: string, say: (text: string) => void, ticket?: HolderJson | WaiterJson, count?: number }} asked
+ * Asks for a reason before anything is evicted: one ticket, or all that are shown of the key. Whoever comes while the question is
+ * open stays.
+ * @param {{
+ *   key: string,
+ *   tickets: readonly (HolderJson | WaiterJson)[],
+ *   say: (text: string) => void,
+ *   count?: number,
+ * }} asked `count`: how many tickets the key has, if all of them are meant
  */
-export function askToEvict({ key, ticket, count, say }) {
+export function askToEvict({ key, tickets, count, say }) {
   ask({
-    title: ticket === undefined ? 'Evict everybody?' : 'Evict?',
-    facts: factsOf({ key, ticket, count }),
-    warning: EVICTION,
+    title: count === undefined ? 'Evict?' : 'Evict everybody?',
+    facts: factsOf({ key, tickets, count }),
+    warning: count === undefined ? EVICTION : `${EVICTION} Whoever comes from now on stays.`,
     reason: REASON,
     action: 'Evict',
     say,
     async run(reason) {
-      const { evicted } = await post('api/evict', { key, id: ticket?.id, reason })
-      return evicted.length === 0
-        ? 'There was nobody to evict any more.'
-        : `Evicted: ${counted(evicted.length, 'ticket')}.`
+      let evicted = 0
+      for (const ids of portionsOf(tickets.map(({ id }) => id)))
+        evicted += (await post('api/evict', { key, ids, reason })).evicted.length
+      return evicted === 0 ? 'There was nobody to evict any more.' : `Evicted: ${counted(evicted, 'ticket')}.`
     },
   })
 }
@@ -62,29 +68,36 @@ export function askToEvictHolders({ asked, say, onDone }) {
 }
 
 /** A request takes some kilobytes. */
-function portionsOf(holders) {
+function portionsOf(items) {
   const portions = []
   let size = LARGEST_PORTION
-  for (const holder of holders) {
+  for (const item of items) {
     // Longer than its JSON in UTF-8 can be.
-    size += encodeURIComponent(JSON.stringify(holder)).length
-    if (size <= LARGEST_PORTION) portions.at(-1).push(holder)
+    size += encodeURIComponent(JSON.stringify(item)).length
+    if (size <= LARGEST_PORTION) portions.at(-1).push(item)
     else {
-      portions.push([holder])
+      portions.push([item])
       size = 0
     }
   }
   return portions
 }
 
-/** @param {{ key: string, ticket: HolderJson | WaiterJson | undefined, count: number | undefined }} asked */
-function factsOf({ key, ticket, count }) {
+/** @param {{ key: string, tickets: readonly (HolderJson | WaiterJson)[], count: number | undefined }} asked */
+function factsOf({ key, tickets, count }) {
   /** @type {[string, string][]} */
   const facts = [['Key', key]]
-  if (ticket === undefined) facts.push(['Holders and waiters', String(count)])
-  else if ('fence' in ticket) facts.push(['Holder', ownerText(ticket.owner)], ['Fence', ticket.fence])
-  else facts.push(['Waiter', ownerText(ticket.owner)])
+  if (count !== undefined) facts.push(['Holders and waiters', amountOf(tickets.length, count)])
+  for (const ticket of count === undefined ? tickets : []) {
+    if ('fence' in ticket) facts.push(['Holder', ownerText(ticket.owner)], ['Fence', ticket.fence])
+    else facts.push(['Waiter', ownerText(ticket.owner)])
+  }
   return facts
+}
+
+/** The page of a key shows the first of very many. */
+function amountOf(shown, all) {
+  return shown === all ? String(all) : `the ${shown} that are shown, of ${all.toLocaleString('en')}`
 }
 
 const SHOWN_KEYS = 20

@@ -24,7 +24,11 @@ export function keyView({ place, say }) {
     class: 'danger',
     hidden: true,
     'aria-keyshortcuts': 'x',
-    onclick: () => askToEvict({ key, say, count: shown.holding + shown.waiting }),
+    onclick: () => {
+      const { holders, queue, holding, waiting } = shown
+      // The waiters first: otherwise the key goes through all of them.
+      askToEvict({ key, say, tickets: [...queue.toReversed(), ...holders], count: holding + waiting })
+    },
   })
   evictAll.append('Evict everybody…')
   let shown
@@ -85,7 +89,7 @@ export function keyView({ place, say }) {
       ...each,
       at,
       canEvict: site.allowEvict,
-      evict: () => askToEvict({ key, say, ticket: each }),
+      evict: () => askToEvict({ key, say, tickets: [each] }),
     })
     reconcile(
       holders,
