@@ -105,11 +105,13 @@ class DashboardHandler {
     const token = target.query.get('token')
     if (target.redirect === undefined && token === null) return sendFile(response, files, 'index.html')
     // Relative, so that it leads to no other site, and without the query, so that the token leaves the address bar.
+    if (target.redirect !== undefined) {
+      // The token comes along: a cookie of this address would be one of the folder above.
+      return send(response, 303, '', { Location: `${target.redirect}${token === null ? '' : target.search}` })
+    }
     const cookie =
       token !== null && this.#access.isToken(token) ? { 'Set-Cookie': this.#access.cookieFor(request) } : {}
-    const location = target.redirect ?? './'
-    const isLost = target.redirect !== undefined && token !== null
-    send(response, 303, '', { ...cookie, Location: isLost ? `${location}${target.search}` : location })
+    send(response, 303, '', { ...cookie, Location: './' })
   }
 
   fail(response: ServerResponse, error: unknown): void {

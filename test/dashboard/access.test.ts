@@ -71,6 +71,17 @@ describe('with a token', () => {
     expect([status, headers.location, headers['set-cookie']]).toEqual([303, './', undefined])
   })
 
+  test('an address without its slash gives no cookie, because that would be one of the folder above', async () => {
+    await using mounted = await serve(createDashboard(locks, { token: TOKEN, path: '/locks' }))
+    const bare = await ask(mounted, { path: `/locks?token=${TOKEN}` })
+    expect([bare.headers.location, bare.headers['set-cookie']]).toEqual([
+      `./locks/?token=${TOKEN}`,
+      undefined,
+    ])
+    const { headers } = await ask(mounted, { path: `/locks/?token=${TOKEN}` })
+    expect([headers.location, headers['set-cookie']?.length]).toEqual(['./', 1])
+  })
+
   test('the cookie is for encrypted connections alone where there are such', async () => {
     for (const scheme of ['https', 'https, http']) {
       const headers = { 'x-forwarded-proto': scheme }
