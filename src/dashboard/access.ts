@@ -14,10 +14,10 @@ export interface AccessOptions {
 }
 
 /**
- * `unknown`: the token is missing or wrong, or `authorize` refused. `foreign`: a page of another site has sent the request,
+ * `unknown`: the token is missing or wrong. `unauthorized`: `authorize` refused. `foreign`: a page of another site has sent the request,
  * whatever cookies it carries. `outside`: there is no token, and the request comes from another machine.
  */
-export type AccessDecision = 'granted' | 'unknown' | 'foreign' | 'outside'
+export type AccessDecision = 'granted' | 'unknown' | 'unauthorized' | 'foreign' | 'outside'
 
 /** Decides for each request whether the dashboard may answer it. */
 export class Access {
@@ -36,7 +36,7 @@ export class Access {
   async decide(request: IncomingMessage): Promise<AccessDecision> {
     if (this.#isForeign(request)) return 'foreign'
     const { token, authorize } = this.#options
-    if (authorize !== undefined) return (await authorize(request)) === true ? 'granted' : 'unknown'
+    if (authorize !== undefined) return (await authorize(request)) === true ? 'granted' : 'unauthorized'
     if (token !== undefined) return this.#knowsToken(request, token) ? 'granted' : 'unknown'
     return isFromThisMachine(request) ? 'granted' : 'outside'
   }

@@ -156,6 +156,8 @@ class DashboardHandler {
           403,
           'Without a token only browsers on the same machine are answered. Start the dashboard with one.',
         )
+      case 'unauthorized':
+        return refuse(response, 403, 'Your session does not allow this, or has ended.')
       case 'unknown':
         if (target.name === 'api/session') return this.#openSession(request, response)
         return refuse(response, 401, 'The dashboard needs a token.', { 'WWW-Authenticate': 'Bearer' })

@@ -256,7 +256,10 @@ test('an application decides by itself, and its error shows nothing', async () =
   const as = (user: string) =>
     ask(server, { path: '/api/view', headers: { 'x-user': user, host: 'app.example' } })
   expect((await as('admin')).status).toBe(200)
-  expect((await as('somebody')).status).toBe(401)
+  expect(await as('somebody')).toMatchObject({
+    status: 403,
+    text: JSON.stringify({ message: 'Your session does not allow this, or has ended.' }),
+  })
   const broken = await as('broken')
   expect(broken.status).toBe(500)
   expect(broken.text).not.toContain('secret')
@@ -313,7 +316,7 @@ test.each<
     { token: TOKEN, allowEvict: true },
     { sends: { authorization: `Bearer ${TOKEN}` }, look: 200, evict: 200 },
   ],
-  ['authorize that says no', { authorize: () => false, allowEvict: true }, { look: 401, evict: 401 }],
+  ['authorize that says no', { authorize: () => false, allowEvict: true }, { look: 403, evict: 403 }],
   ['authorize that says yes', { authorize: () => true }, { look: 200, evict: 403 }],
   [
     'authorize that says yes, and allowEvict',

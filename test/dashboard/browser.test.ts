@@ -417,6 +417,23 @@ describe('the page', () => {
     expect(other.wrongs).toEqual([])
   })
 
+  test('asks nobody for a token whom the application refuses', async () => {
+    let isAllowed = true
+    await locks.acquire('k')
+    await using opened = await open(locks, { options: { authorize: () => isAllowed, allowEvict: true } })
+    const { page, url } = opened
+    await page.goto(`${url}#/key?key=k`)
+    await page.getByRole('button', { name: 'Evict everybody…' }).click()
+    isAllowed = false
+    await page.getByLabel('Reason').fill('hangs')
+    await page.keyboard.press('Enter')
+    const refusal = 'Your session does not allow this, or has ended.'
+    await page.getByRole('dialog').getByText(refusal).waitFor()
+    await page.reload()
+    await page.locator('#banner', { hasText: refusal }).waitFor()
+    expect(await page.getByLabel('Token').count()).toBe(0)
+  })
+
   test('shows the keys with the most waiters, and their history', async () => {
     const giveUp = new AbortController()
     const hold = async (key: string, waiters: number) => {
