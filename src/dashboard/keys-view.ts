@@ -1,7 +1,7 @@
 import type { InspectedRoom, Owner } from '../index.ts'
 import { lateMsOf } from '../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
-import { electionsIn, isPartOf, isVacancy, modeOf } from '../room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf, modeOf, withoutObservers } from '../room-watch/ticket-facts.ts'
 import { type TreeLine, treeOf } from './key-tree.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
 import { type ListOrder, ordered, type Rank } from './order.ts'
@@ -24,19 +24,20 @@ export function keysView(watch: RoomWatch, { search, show, order, page, open }: 
   const elections = knownElections(rooms)
   const wanted = search.toLowerCase()
   const isOf = ownedBy(wanted)
-  const matching = rooms.filter((room) => {
+  const found = rooms.filter((room) => {
     // The mark and the vacancy of an election are part of the election's row.
     if (isPartOf(elections, room.key)) return false
     if (show === 'contended' && room.queue.length === 0) return false
     if (show === 'elections' && !elections.has(room.key)) return false
     return wanted === '' || room.key.toLowerCase().includes(wanted) || isOf(room)
   })
+  const matching = found.map((room) => withoutObservers(elections, room))
   const observers: Rank<InspectedRoom> = ({ key }) => elections.get(key) ?? 0
   const sorted = ordered(matching, { ...RANKS, observers }, order)
   const keyRow = (room: InspectedRoom, depth: number): KeyRowJson => ({
     tag: 'key',
     depth,
-    ...rowJson(watch, elections.has(room.key) && isVacancy(room) ? { ...room, holders: [] } : room),
+    ...rowJson(watch, room),
     isElection: elections.has(room.key),
     observers: elections.get(room.key) ?? 0,
   })

@@ -1,7 +1,7 @@
 import type { ProcessTicket, ProcessView } from '../room-watch/processes.ts'
 import { lateMsOf } from '../room-watch/renewal-facts.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
-import { electionsIn, isPartOf } from '../room-watch/ticket-facts.ts'
+import { electionsIn, isPartOf, withoutObservers } from '../room-watch/ticket-facts.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
 import { type ListOrder, ordered, type Rank } from './order.ts'
 import { ownerJson, ownerText } from './ticket-json.ts'
@@ -17,7 +17,9 @@ export interface ProcessesRequest {
 /** Who lives, what each process holds and waits for, and when it was heard of last. */
 export function processesView(watch: RoomWatch, { search, order, page }: ProcessesRequest): ProcessesJson {
   const elections = electionsIn(watch.snapshot.rooms)
-  const rooms = watch.snapshot.rooms.filter(({ key }) => !isPartOf(elections, key))
+  const rooms = watch.snapshot.rooms
+    .filter(({ key }) => !isPartOf(elections, key))
+    .map((room) => withoutObservers(elections, room))
   const late = new Set<string>()
   for (const { holders } of rooms) {
     for (const holder of holders)

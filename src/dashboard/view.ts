@@ -2,6 +2,7 @@ import type { InspectedRoom } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
 import type { KeyHistory, KeyHold } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
+import { withoutObservers } from '../room-watch/ticket-facts.ts'
 import { type KeysRequest, keysView, knownElections, rowJson } from './keys-view.ts'
 import { onePage, type PageNumber, ROW_TEXT } from './one-page.ts'
 import { type ListOrder, ordered, type Rank } from './order.ts'
@@ -125,8 +126,9 @@ const CONTENTION_RANKS: Readonly<Record<string, Rank<ContentionJson['rows'][numb
 
 function keyView(watch: RoomWatch, key: string): KeyJson {
   const { rooms } = watch.snapshot
-  const { holders, queue, closedMs } = rooms.find((room) => room.key === key) ?? FREE
   const elections = knownElections(rooms)
+  const room = rooms.find((each) => each.key === key) ?? { key, ...FREE }
+  const { holders, queue, closedMs } = withoutObservers(elections, room)
   const { holds = [], samples = [] } = watch.historyOf(key) ?? {}
   return {
     key,

@@ -2,7 +2,7 @@ import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
-import { electionsIn, isPartOf } from './ticket-facts.ts'
+import { electionsIn, isPartOf, isVacant } from './ticket-facts.ts'
 import { type WatchedTime, WatchedTimes } from './watched-times.ts'
 
 /** The sums over all keys of one look. */
@@ -67,9 +67,9 @@ export class RoomHistory {
   readonly #unsaved: Map<HoldRecord, string> = new Map()
   #size = 0
   #rooms: ReadonlyMap<string, InspectedRoom> | undefined
-  /** The marks of the elections in the last look. A mark is counted with the election's own key. */
+  /** The marks and vacancies of the elections in the last look. A mark is counted with the election's own key. */
   #marks: readonly string[] = []
-  /** The marks of this look, and of the one before: those may be gone. */
+  /** The marks and vacancies of this look, and of the one before: those may be gone. */
   #uncounted: ReadonlySet<string> = new Set()
   /** By id, for each present holder. */
   #renewals: ReadonlyMap<string, RenewalFacts> = new Map()
@@ -130,7 +130,9 @@ export class RoomHistory {
     this.#begunMs = begunMs
     const renewals = new Map<string, RenewalFacts>()
     const elections = electionsIn([...rooms.values()])
-    const marks = [...rooms.keys()].filter((key) => isPartOf(elections, key))
+    const marks = Array.from(rooms.values())
+      .filter((room) => isPartOf(elections, room.key) || isVacant(elections, room))
+      .map(({ key }) => key)
     this.#uncounted = new Set([...this.#marks, ...marks])
     this.#marks = marks
     let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]
@@ -141,8 +143,10 @@ export class RoomHistory {
       // At the first look, no hold has begun just now.
       const changes = before === undefined ? NO_CHANGES : this.#compare(key, before.get(key), room, at)
       isChanged ||= changes !== NO_CHANGES
-      if (this.#uncounted.has(key)) continue
-      keys += 1
+      const isCounted = !this.#uncounted.has(key)
+      // An election that nobody leads is a key, but its observers hold nothing.
+      if (isCounted || elections.has(key)) keys += 1
+      if (!isCounted) continue
       holding += room.holders.length
       waiting += room.queue.length
       begun += changes.begun
@@ -247,7 +251,9 @@ export class RoomHistory {
   }
 
   #note(key: string, hold: HoldRecord | undefined): void {
-    if (this.#file !== undefined && hold !== undefined) this.#unsaved.set(hold, key)
+    // From a file, a lost hold comes back as a loss.
+    if (this.#file === undefined || hold === undefined || this.#uncounted.has(key)) return
+    this.#unsaved.set(hold, key)
   }
 
   /** The record of a key that changes now, moved to the end of the order. `before`: the room before the change. */

@@ -97,6 +97,16 @@ export function isVacancy({
   )
 }
 
+/** Whether the row of the election is that of its vacancy: nobody leads it, and nobody stands for it. */
+export function isVacant(elections: ReadonlyMap<string, number>, room: InspectedRoom): boolean {
+  return elections.has(room.key) && isVacancy(room)
+}
+
+/** The room as it counts: the observers of an election hold its vacancy, and lead nothing. */
+export function withoutObservers(elections: ReadonlyMap<string, number>, room: InspectedRoom): InspectedRoom {
+  return isVacant(elections, room) ? { ...room, holders: [] } : room
+}
+
 function isSameProcess(one: Owner, other: Owner): boolean {
   return (
     one.host === other.host && one.pid === other.pid && one.label === other.label && one.text === other.text

@@ -66,6 +66,29 @@ test('a loss says whether its process was heard of afterwards', async () => {
   await until('it is heard of', async () => ((await loss()).heardAt ?? 0) > (await loss()).untilAt)
 })
 
+test('who observes an election that nobody leads holds nothing, in every view', async () => {
+  const end = new AbortController()
+  const observing = (async () => {
+    for await (const _ of worker.election('mailer').observe({ signal: end.signal }));
+  })().catch(() => {})
+  await web.acquire('k')
+  type Keys = { readonly rows: readonly { readonly key: string; readonly observers: number }[] }
+  await until('it observes', async () =>
+    (await view<Keys>('view=keys')).rows.some(({ observers }) => observers === 1),
+  )
+  expect(await view('view=keys&sort=holder')).toMatchObject({
+    totals: expect.arrayContaining([expect.objectContaining({ keys: 2, holding: 1 })]),
+    rows: [
+      { key: 'k', holding: 1 },
+      { key: 'mailer#vacant', holding: 0, isElection: true },
+    ],
+  })
+  expect(await view('key=mailer%23vacant')).toMatchObject({ holding: 0, holders: [], observers: 1 })
+  expect((await processes('worker')).rows).toMatchObject([{ state: 'idle', holding: 0, holds: [] }])
+  end.abort()
+  await observing
+})
+
 test('idle processes are forgotten after an hour', () => {
   const seen = new Processes()
   const room = (pid: number): InspectedRoom => ({

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest'
+import { UNLIMITED } from '../../src/contract/index.ts'
 import type { InspectedHolder, InspectedRoom } from '../../src/index.ts'
 import type { KeyHold } from '../../src/room-watch/hold-record.ts'
 import { type HistoryFile, type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
@@ -76,4 +77,35 @@ test('a hold that ended while nobody looked lasted as long as somebody looked', 
   expect(history.of('gone')?.holds).toMatchObject([{ end: 'unclear', untilAt: 2000 }])
   expect(history.of('late')?.holds).toMatchObject([{ end: 'unclear', untilAt: 2500 }])
   expect(history.of('there')?.holds).toEqual([kept('there').hold])
+})
+
+test('the observers of an election that nobody leads count neither as holders nor as losses, also in a file', () => {
+  const saved: string[] = []
+  const file: HistoryFile = {
+    load: () => ({ holds: [], watched: [] }),
+    save: (changed) => {
+      saved.push(...changed.map(({ key }) => key))
+      return true
+    },
+  }
+  const history = new RoomHistory(LIMITS, file)
+  const lookAt = (at: number, keys: readonly string[], remainingMs: number): void => {
+    const rooms = keys.map((key): [string, InspectedRoom] => {
+      const limit = key.endsWith('#vacant') ? UNLIMITED : 1
+      const holder = { ...HOLDER, id: key, limit, remainingMs, heldMs: at - 2000 }
+      return [key, { key, holders: [holder], queue: [], closedMs: 0 }]
+    })
+    history.look(new Map(rooms), { at, begunMs: performance.now() })
+  }
+  lookAt(1000, [], 0)
+  lookAt(2000, ['e#vacant', 'k'], 3000)
+  lookAt(4500, ['e#vacant', 'k'], 500)
+  lookAt(7000, [], 0)
+  expect(history.totals.slice(1)).toMatchObject([
+    { keys: 2, holding: 1, begun: 1, expired: 0 },
+    { keys: 2, holding: 1, begun: 0, expired: 0 },
+    { keys: 0, holding: 0, begun: 0, expired: 1 },
+  ])
+  expect(history.losses.map(({ key }) => key)).toEqual(['k'])
+  expect(saved).toEqual(['k', 'k'])
 })
