@@ -23,12 +23,18 @@ export function renewalFacts(
   // More time left than in the last look: it was renewed just now.
   const isRenewed = before !== undefined && remainingMs > before.remainingMs
   return {
-    ttlMs: isClose ? mostMs : leastMs,
+    ttlMs: isClose ? (wholeSecondIn(leastMs, mostMs) ?? mostMs) : leastMs,
     isKnown: isClose || isRenewed || before?.isKnown === true,
     remainingMs,
     leastMs,
     mostMs,
   }
+}
+
+/** People mostly write whole seconds. The last one in the bounds, as a new hold is seen with all of its ttl. */
+function wholeSecondIn(leastMs: number, mostMs: number): number | undefined {
+  const wholeMs = Math.floor(mostMs / 1000) * 1000
+  return wholeMs >= leastMs && wholeMs > 0 ? wholeMs : undefined
 }
 
 /**

@@ -141,9 +141,9 @@ test('the ttl is known from a new hold or from a renewal, and less than half of 
     ...{ ...HOLDER, id: 'a', heldMs, remainingMs },
   })
   const fresh = renewalFacts(held(1200, 28_830), undefined)
-  expect(fresh).toMatchObject({ ttlMs: 30_030, isKnown: true })
+  expect(fresh).toMatchObject({ ttlMs: 30_000, isKnown: true })
   // Renewed early, together with another hold of the process.
-  expect(renewalFacts(held(7400, 29_900), fresh)).toMatchObject({ ttlMs: 30_030, isKnown: true })
+  expect(renewalFacts(held(7400, 29_900), fresh)).toMatchObject({ ttlMs: 30_000, isKnown: true })
   expect(renewalFacts(held(7400, 29_900), undefined)).toMatchObject({ ttlMs: 29_900, isKnown: false })
   expect(roundTtlMs(fresh.ttlMs)).toBe(30_000)
   const stuck = renewalFacts(held(90_000, 8000), undefined)
