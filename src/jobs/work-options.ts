@@ -1,6 +1,7 @@
 import { checkOptions, expected, parseCount, parseFunction } from '../base/arguments.ts'
 import { type Duration, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
+import { escaped } from '../base/text.ts'
 import { reportOf } from '../base/thrown.ts'
 import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
 import type { JobFailure } from './run-settlement.ts'
@@ -106,9 +107,10 @@ function warnOfError(error: unknown): void {
 }
 
 function warn(message: string, error: unknown): void {
-  process.emitWarning(message, {
+  // Names of jobs and messages of errors may hold control characters, and warnings are printed as they are.
+  process.emitWarning(escaped(message), {
     type: 'HoldfastWarning',
     code: 'HOLDFAST_JOBS',
-    detail: reportOf(error),
+    detail: reportOf(error).split('\n').map(escaped).join('\n'),
   })
 }

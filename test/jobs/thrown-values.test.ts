@@ -73,3 +73,20 @@ test('listeners of a worker that throw or reject with a value without a text end
     process.off('warning', warn)
   }
 })
+
+test('a warning of a failed job controls no terminal, whatever its name and its error are', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const name = 'mail\x1b[2J'
+  await jobs.enqueue(name, null, { maxAttempts: 1 })
+  const warned = new Promise<Error & { detail?: string }>((resolve) => process.once('warning', resolve))
+  const failing = (): void => {
+    throw new Error('no address\x1b]0;title\x07')
+  }
+  const worker = jobs.work({ [name]: failing })
+  const { message, detail = '' } = await warned
+  await worker.stop()
+  expect(message).toContain('(mail\\x1b[2J) failed.')
+  expect(detail).toMatch(/^Error: no address\\x1b\]0;title\\x07\n {4}at /)
+})
