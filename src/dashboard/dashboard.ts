@@ -6,7 +6,7 @@ import type { Locks } from '../index.ts'
 import { watchRooms } from '../room-watch/room-watch.ts'
 import { Access } from './access.ts'
 import { askedHoldersIn, askedTicketsIn, evictHolders, evictTickets } from './evictions.ts'
-import { exportedRows } from './export.ts'
+import { exportedList } from './export.ts'
 import { exported, isExportFormat } from './export-file.ts'
 import { changeJobs } from './job-changes.ts'
 import { JobsLook } from './jobs-look.ts'
@@ -242,10 +242,10 @@ class DashboardHandler {
   async #export(response: ServerResponse, query: URLSearchParams): Promise<void> {
     const format = query.get('format')
     if (!isExportFormat(format)) return refuse(response, 400, 'Expected `format` to be json or csv.')
-    const rows = await exportedRows({ live: this.#live, jobs: this.#jobs }, query)
-    if (rows === undefined)
+    const list = await exportedList({ live: this.#live, jobs: this.#jobs }, query)
+    if (list === undefined)
       return refuse(response, 400, 'Expected `view` to be a list that this dashboard shows.')
-    const { text, type } = exported(rows, format)
+    const { text, type } = exported(list, format)
     const name = `${query.get('view') ?? 'keys'}-${new Date().toISOString().slice(0, 19).replaceAll(':', '-')}.${format}`
     send(response, 200, text, {
       'Content-Type': `${type}; charset=utf-8`,

@@ -1,5 +1,13 @@
-/** A row of an exported list: named values, in the order of the columns. */
-export type ExportRow = Readonly<Record<string, string | number | boolean | null>>
+/** A row of an exported list: a value for each of its columns. */
+export type ExportRow<Column extends string = string> = Readonly<Record<Column, ExportValue>>
+
+export type ExportValue = string | number | boolean | null
+
+/** A whole list: the names of its columns in their order, and its rows. */
+export interface ExportedList {
+  readonly columns: readonly string[]
+  readonly rows: readonly ExportRow[]
+}
 
 export type ExportFormat = 'json' | 'csv'
 
@@ -8,17 +16,22 @@ export function isExportFormat(text: string | null): text is ExportFormat {
 }
 
 /** The text of a file, and its media type. */
-export function exported(rows: readonly ExportRow[], format: ExportFormat): { text: string; type: string } {
+export function exported(
+  { columns, rows }: ExportedList,
+  format: ExportFormat,
+): { readonly text: string; readonly type: string } {
   if (format === 'json') return { text: `${JSON.stringify(rows, undefined, 2)}\n`, type: 'application/json' }
-  const [first = {}] = rows
-  const lines = [Object.keys(first), ...rows.map((row) => Object.values(row))]
+  const lines = [columns, ...rows.map((row) => columns.map((column) => row[column]))]
   return { text: lines.map((line) => `${line.map(csvCell).join(',')}\r\n`).join(''), type: 'text/csv' }
 }
 
-/** A cell of RFC 4180. A spreadsheet would run a text that begins like a formula, and names come from other people. */
-function csvCell(value: ExportRow[string] | undefined): string {
+/**
+ * A cell of RFC 4180. A spreadsheet would run a text that begins like a formula, and names come from other people. Where a
+ * spreadsheet separates cells by semicolons or tabs, a text with those would begin another cell.
+ */
+function csvCell(value: ExportValue | undefined): string {
   if (value === null || value === undefined) return ''
   if (typeof value !== 'string') return String(value)
-  const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value
-  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+  const text = /^[=+\-@\t\r＝＋－＠]/.test(value) ? `'${value}` : value
+  return /[",;\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
 }

@@ -1,4 +1,4 @@
-import type { ExportRow } from './export-file.ts'
+import type { ExportedList, ExportRow } from './export-file.ts'
 import type { JobRowJson } from './job-view-json.ts'
 import type { JobsLook } from './jobs-look.ts'
 import { jobsRequestIn } from './jobs-request.ts'
@@ -22,27 +22,31 @@ import type {
 import { viewRequestOf } from './view-request.ts'
 
 /** The whole list that a page shows a part of. Undefined if there is none of that name. */
-export async function exportedRows(
+export async function exportedList(
   { live, jobs }: { readonly live: LiveViewers; readonly jobs: JobsLook | undefined },
   query: URLSearchParams,
-): Promise<readonly ExportRow[] | undefined> {
+): Promise<ExportedList | undefined> {
   const ofJobs = jobsRequestIn(query)
   if (ofJobs?.view === 'job') return undefined
-  if (ofJobs !== undefined) return jobs === undefined ? undefined : jobRows(await jobs.all(ofJobs))
+  if (ofJobs !== undefined)
+    return jobs === undefined ? undefined : listOf('jobs', jobRows(await jobs.all(ofJobs)))
   if (!LISTS.has(query.get('view') ?? 'keys')) return undefined
   const watch = await live.looked()
   const wanted = viewRequestOf(query)
   switch (wanted.view) {
     case 'keys':
-      return keyRows(keysView(watch, { ...wanted, page: 'all', open: undefined }), watch.snapshot.at)
+      return listOf(
+        'keys',
+        keyRows(keysView(watch, { ...wanted, page: 'all', open: undefined }), watch.snapshot.at),
+      )
     case 'losses':
-      return lossRows(lossesView(watch, { ...wanted, page: 'all' }))
+      return listOf('losses', lossRows(lossesView(watch, { ...wanted, page: 'all' })))
     case 'processes':
-      return processRows(processesView(watch, { ...wanted, page: 'all' }))
+      return listOf('processes', processRows(processesView(watch, { ...wanted, page: 'all' })))
     case 'partitions':
-      return partitionRows(partitionsView(watch, { ...wanted, page: 'all' }))
+      return listOf('partitions', partitionRows(partitionsView(watch, { ...wanted, page: 'all' })))
     case 'contention':
-      return contentionRows({ rows: contentionView(watch, wanted.order) })
+      return listOf('contention', contentionRows({ rows: contentionView(watch, wanted.order) }))
     case 'key':
       return undefined
     default:
@@ -52,8 +56,36 @@ export async function exportedRows(
 
 const LISTS: ReadonlySet<string> = new Set(['keys', 'losses', 'processes', 'partitions', 'contention'])
 
+const OWNER = ['holder', 'host', 'pid'] as const
+const TIMES = ['enqueuedAt', 'startedAt', 'dueAt', 'endedAt'] as const
+/** Named here, as an empty list has its head, too. */
+const COLUMNS = {
+  keys: [
+    ...['key', ...OWNER, 'mode', 'state', 'heldSince', 'heldMs', 'leftMs', 'ttlMs', 'notRenewingMs', 'fence'],
+    ...['holders', 'waiting', 'longestWaitMs', 'isElection', 'observers'],
+  ],
+  losses: [
+    ...['lostAt', 'key', ...OWNER, 'end', 'reason', 'heldMs', 'fence', 'ttlMs', 'renewedAt', 'heardAt'],
+  ],
+  processes: [...OWNER, 'state', 'heardAt', 'holds', 'waits'],
+  partitions: ['partition', 'key', ...OWNER, 'fence', 'heldSince', 'movesTo'],
+  contention: [
+    ...['key', 'averageWaiting', 'mostWaiting', 'waiting', 'longestWaitMs', 'handOvers', ...OWNER],
+  ],
+  jobs: [
+    ...['id', 'name', 'state', 'failures', 'maxAttempts', 'priority', 'key', 'group', 'worker', ...TIMES],
+    'error',
+  ],
+} as const
+
+type RowOf<List extends keyof typeof COLUMNS> = ExportRow<(typeof COLUMNS)[List][number]>
+
+function listOf<List extends keyof typeof COLUMNS>(name: List, rows: readonly RowOf<List>[]): ExportedList {
+  return { columns: COLUMNS[name], rows }
+}
+
 /** The keys, each with its first holder. */
-function keyRows({ rows }: KeysJson, at: number): readonly ExportRow[] {
+function keyRows({ rows }: KeysJson, at: number): readonly RowOf<'keys'>[] {
   return rows
     .filter((row): row is KeyRowJson => row.tag === 'key')
     .map((row) => {
@@ -74,12 +106,14 @@ function keyRows({ rows }: KeysJson, at: number): readonly ExportRow[] {
     })
 }
 
-function holderCells(holder: HolderJson | undefined): ExportRow {
+function holderCells(
+  holder: HolderJson | undefined,
+): ExportRow<'heldMs' | 'leftMs' | 'ttlMs' | 'notRenewingMs' | 'fence'> {
   const { heldMs = null, remainingMs = null, ttlMs = null, lateMs = null, fence = null } = holder ?? {}
   return { heldMs, leftMs: remainingMs, ttlMs, notRenewingMs: lateMs, fence }
 }
 
-function lossRows({ rows }: LossesJson): readonly ExportRow[] {
+function lossRows({ rows }: LossesJson): readonly RowOf<'losses'>[] {
   return rows.map(({ key, owner, untilAt, fromAt, end, reason, fence, ttlMs, renewedAt, heardAt }) => ({
     lostAt: time(untilAt),
     key,
@@ -94,7 +128,7 @@ function lossRows({ rows }: LossesJson): readonly ExportRow[] {
   }))
 }
 
-function processRows({ rows }: ProcessesJson): readonly ExportRow[] {
+function processRows({ rows }: ProcessesJson): readonly RowOf<'processes'>[] {
   return rows.map(({ owner, state, heardAt, holding, waiting }) => ({
     ...ownerCells(owner),
     state,
@@ -105,9 +139,12 @@ function processRows({ rows }: ProcessesJson): readonly ExportRow[] {
 }
 
 /** The keys of all partitions, each with its process. */
-function partitionRows({ rows }: PartitionsJson): readonly ExportRow[] {
+function partitionRows({ rows }: PartitionsJson): readonly RowOf<'partitions'>[] {
   return rows.flatMap(({ name, processes, free }) => {
-    const rowOf = (owner: OwnerJson | undefined, [key, fence, fromAt, to]: PartitionKeyJson): ExportRow => ({
+    const rowOf = (
+      owner: OwnerJson | undefined,
+      [key, fence, fromAt, to]: PartitionKeyJson,
+    ): RowOf<'partitions'> => ({
       partition: name,
       key,
       ...ownerCells(owner),
@@ -122,7 +159,7 @@ function partitionRows({ rows }: PartitionsJson): readonly ExportRow[] {
   })
 }
 
-function contentionRows({ rows }: ContentionJson): readonly ExportRow[] {
+function contentionRows({ rows }: ContentionJson): readonly RowOf<'contention'>[] {
   return rows.map(
     ({ key, averageWaiting, mostWaiting, waiting, longestWaitMs, handOvers, holders: [holder] }) => ({
       key,
@@ -136,7 +173,7 @@ function contentionRows({ rows }: ContentionJson): readonly ExportRow[] {
   )
 }
 
-function jobRows(jobs: readonly JobRowJson[]): readonly ExportRow[] {
+function jobRows(jobs: readonly JobRowJson[]): readonly RowOf<'jobs'>[] {
   return jobs.map((job) => ({
     id: job.id,
     name: job.name,
@@ -156,7 +193,7 @@ function jobRows(jobs: readonly JobRowJson[]): readonly ExportRow[] {
 }
 
 /** `holder` is the label, or the text of another program. */
-function ownerCells(owner: OwnerJson | undefined): ExportRow {
+function ownerCells(owner: OwnerJson | undefined): ExportRow<(typeof OWNER)[number]> {
   const { label, text, host = null, pid = null } = owner ?? {}
   return { holder: label ?? text ?? null, host, pid }
 }

@@ -243,6 +243,14 @@ describe('a list', () => {
     expect((await get('format=csv')).text).toContain(`\r\n"'=cmd|""calc"",1",web-1,`)
     const json = JSON.parse((await get('format=json&sort=key&reversed=true&search=key:')).text) as object[]
     expect(json[0]).toMatchObject({ key: 'key:119', holder: 'web-1', waiting: 0, isElection: false })
+    // An empty list has its head. What separates cells anywhere, or begins like a formula anywhere, stays a text.
+    expect((await get('view=losses&format=csv')).text).toMatch(/^lostAt,key,holder,.*\r\n$/)
+    for (const key of ['a;=1+1', 'a\t=1', '\uff1d1+1']) await locks.acquire(key)
+    const csv = await until('they are seen', async () => {
+      const { text } = await get('format=csv')
+      return text.includes('a;') && text
+    })
+    for (const cell of ['"a;=1+1"', '"a\t=1"', "'\uff1d1+1"]) expect(csv).toContain(`\r\n${cell},web-1,`)
     for (const view of ['losses', 'processes', 'contention'])
       expect((await get(`view=${view}&format=json`)).status, view).toBe(200)
     for (const query of [
