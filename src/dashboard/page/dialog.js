@@ -55,7 +55,10 @@ export function ask({ title, facts, warning = '', reason, typed, action, run, sa
       dialog.close()
       say(done)
     } catch (error) {
-      setText(problem, /** @type {Error} */ (error).message)
+      const { message } = /** @type {Error} */ (error)
+      // Esc closes the question, and stops nothing.
+      if (!dialog.open) say(`${action} failed. ${message}`)
+      setText(problem, message)
       submit.disabled = false
     }
   }
