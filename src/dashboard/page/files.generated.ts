@@ -306,6 +306,8 @@ export class Connection {
   #source
   #retry
   #silence
+  /** Rises with each new question; the answer to an older one is ignored. */
+  #turn = 0
   /** \`false\` once a proxy turned out to let no messages through: then the page polls. */
   #canListen = true
 
@@ -325,6 +327,7 @@ export class Connection {
   }
 
   #close() {
+    this.#turn += 1
     clearTimeout(this.#retry)
     clearTimeout(this.#silence)
     this.#source?.close()
@@ -334,6 +337,7 @@ export class Connection {
   #open() {
     if (document.hidden || this.#source !== undefined || this.#query === undefined) return
     if (!this.#canListen) return void this.#findOut()
+    this.#turn += 1
     const source = new EventSource(\`api/live?\${this.#query}\`)
     this.#source = source
     this.#expect({ isFirst: true })
@@ -362,24 +366,24 @@ export class Connection {
   }
 
   async #findOut() {
-    const query = this.#query
+    this.#turn += 1
+    const turn = this.#turn
     const signal = AbortSignal.timeout(SILENT_MS)
-    const answer = await fetch(\`api/view?\${query}\`, { signal }).catch(() => undefined)
-    if (query !== this.#query || this.#source !== undefined) return
+    const answer = await fetch(\`api/view?\${this.#query}\`, { signal }).catch(() => undefined)
+    const content = await answer?.json().catch(() => undefined)
+    if (turn !== this.#turn) return
     if (answer?.status === 401) {
       // Ask no more until the token was entered: another answer would replace the form while it is filled in.
       this.#query = undefined
       return this.#handlers.onLocked()
     }
-    if (answer?.status === 403) {
-      const { message } = await answer.json().catch(() => ({}))
-      return this.#handlers.onRefused(message ?? 'The dashboard refuses to answer.')
-    }
     // There are too many streams, or a proxy lets none through.
-    const view = answer?.ok ? await answer.json().catch(() => undefined) : undefined
-    if (query !== this.#query || this.#source !== undefined) return
-    if (view === undefined) this.#handlers.onLost()
-    else this.#handlers.onView(view)
+    if (answer?.ok && content !== undefined) this.#handlers.onView(content)
+    else if (answer !== undefined && answer.status >= 400 && answer.status < 500)
+      this.#handlers.onRefused(content?.message ?? \`The dashboard answered with the status \${answer.status}.\`)
+    else this.#handlers.onLost()
+    if (answer?.status === 403) return
+    clearTimeout(this.#retry)
     this.#retry = setTimeout(() => this.#open(), 2000)
   }
 }
