@@ -1710,13 +1710,15 @@ export function jobFilters(place, onChange) {
     textField({ name: 'name', title: 'Name', id: 'search', list: 'job-names' }, place, onChange),
     textField({ name: 'id', title: 'Ids' }, place, onChange),
   ]
-  const from = timeField('From', since.includes('-') ? since : '', (time) => onChange({ since: time }))
-  const to = timeField('To', before, (time) => onChange({ before: time }))
-  const between = element('span', { class: 'between' }, from, to)
+  const choose = () => onChange({ since: from.time(), before: to.time() })
+  const from = timeField('From', since.includes('-') ? since : '', choose)
+  const to = timeField('To', before, choose)
+  const between = element('span', { class: 'between' }, from.node, to.node)
   between.hidden = !isBetween
   const times = choice('Enqueued', isBetween ? BETWEEN : since, TIMES, (time) => {
     between.hidden = time !== BETWEEN
-    if (time !== BETWEEN) onChange({ since: time, before: '' })
+    if (time === BETWEEN) choose()
+    else onChange({ since: time, before: '' })
   })
   const states = choice('State', state, [['', 'all'], ...JOB_STATES.map((each) => [each, each])], (chosen) =>
     onChange({ state: chosen }),
@@ -1761,11 +1763,13 @@ function textField({ name, title, id, list }, place, onChange) {
 
 /** A time of day in the browser's zone. The server gets it in UTC. */
 function timeField(title, time, onTime) {
-  const field = element('input', { type: 'datetime-local', onchange: () => onTime(chosen()) })
-  const chosen = () => (field.value === '' ? '' : new Date(field.value).toISOString())
+  const field = element('input', { type: 'datetime-local', onchange: onTime })
   setAttribute(field, 'aria-label', \`Enqueued \${title.toLowerCase()}\`)
   if (time !== '' && Number.isFinite(Date.parse(time))) field.value = localText(new Date(time))
-  return element('label', {}, element('span', {}, title), field)
+  return {
+    node: element('label', {}, element('span', {}, title), field),
+    time: () => (field.value === '' ? '' : new Date(field.value).toISOString()),
+  }
 }
 
 function localText(date) {
