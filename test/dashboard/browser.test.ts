@@ -247,6 +247,86 @@ describe('the page', () => {
     await server[Symbol.asyncDispose]()
   })
 
+  test('polls once at a time, however often the user leaves and comes back', async () => {
+    const dashboard = createDashboard(locks)
+    let open: (() => void) | undefined
+    let opened = Promise.resolve()
+    const server = await serve((request, response) => {
+      if (request.url?.startsWith('/api/live'))
+        response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('\n')
+      else void opened.then(() => dashboard(request, response))
+    })
+    await using visited = await visit(browser, server.url)
+    const { page } = visited
+    let [asked, answered] = [0, 0]
+    const isPoll = (request: { url(): string }) => request.url().includes('/api/view')
+    page.on('request', (request) => (asked += Number(isPoll(request))))
+    for (const end of ['requestfinished', 'requestfailed'] as const)
+      page.on(end as 'requestfinished', (request) => (answered += Number(isPoll(request))))
+    await page.clock.install()
+    await page.reload()
+    await until('it waits for a message', async () => server.inFlight() === 1)
+    await page.clock.fastForward(25_000)
+    await page.getByText('No key is held.').waitFor()
+    opened = new Promise((resolve) => (open = resolve))
+    const before = asked
+    for (let n = 0; n < 8; n += 1)
+      for (const isHidden of [true, false])
+        await page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${isHidden}, configurable: true })
+          document.dispatchEvent(new Event('visibilitychange'))`)
+    await until('it asks', () => asked >= before + 8)
+    open?.()
+    await until('all are answered', () => answered === asked)
+    const settled = asked
+    await page.clock.fastForward(2100)
+    await until('it polls', () => asked > settled)
+    await until('the polls are answered', () => answered === asked)
+    // The clock of the page goes on by itself, so there may be another one.
+    expect(asked - settled).toBeLessThan(4)
+    await dashboard.close()
+    await visited[Symbol.asyncDispose]()
+    await server[Symbol.asyncDispose]()
+  })
+
+  test('says with which status it is refused, and asks again', async () => {
+    const dashboard = createDashboard(locks)
+    let isRefused = true
+    await using server = await serve((request, response) => {
+      if (isRefused && request.url?.startsWith('/api/')) response.writeHead(431).end()
+      else dashboard(request, response)
+    })
+    await using visited = await visit(browser, server.url)
+    await visited.page.getByText('The dashboard answered with the status 431.').waitFor()
+    isRefused = false
+    await visited.page.getByText('No key is held.').waitFor()
+    await dashboard.close()
+  })
+
+  test('tells of an eviction that fails after its question was closed', async () => {
+    await locks.acquire('k')
+    const dashboard = createDashboard(locks, { allowEvict: true })
+    let fail: (() => void) | undefined
+    await using server = await serve((request, response) => {
+      if (request.url !== '/api/evict') return dashboard(request, response)
+      fail = () => {
+        response
+          .writeHead(503, { 'Content-Type': 'application/json' })
+          .end('{"message":"The store is away."}')
+      }
+    })
+    await using visited = await visit(browser, `${server.url}#/key?key=k`)
+    const { page } = visited
+    await page.getByRole('button', { name: 'Evict everybody…' }).click()
+    await page.getByLabel('Reason').fill('hangs')
+    await page.keyboard.press('Enter')
+    await until('it is sent', () => fail !== undefined)
+    await page.keyboard.press('Escape')
+    await page.getByRole('dialog').waitFor({ state: 'detached' })
+    fail?.()
+    await page.locator('#said', { hasText: 'Evict failed. The store is away.' }).waitFor()
+    await dashboard.close()
+  })
+
   test('shows names of strangers as text, whatever they are', async () => {
     const hostile = [
       '<img src=x onerror=alert(1)>',
