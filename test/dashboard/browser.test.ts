@@ -129,6 +129,7 @@ describe('the page', () => {
     expect([await focused(), await page.locator('#search').inputValue()]).toEqual(['search', 'plum'])
     await page.keyboard.press('Escape')
     expect(await focused()).toBe('plum')
+    expect(await page.locator('#search').inputValue()).toBe('plum')
     const outline = 'getComputedStyle(document.activeElement).outlineStyle'
     expect(await page.evaluate(outline)).toBe('solid')
     await page.keyboard.press('Enter')
@@ -142,6 +143,10 @@ describe('the page', () => {
     await page.getByRole('dialog').waitFor({ state: 'detached' })
     expect(await focused()).toBe('Evict everybody…')
     expect(await page.getByRole('heading', { name: 'plum' }).count()).toBe(1)
+    // The list has its filter still.
+    await page.keyboard.press('Escape')
+    await page.getByText('1 key', { exact: true }).waitFor()
+    expect(await page.locator('#search').inputValue()).toBe('plum')
   })
 
   test('asks no more about evicting from a key once another page is shown', async () => {

@@ -277,7 +277,11 @@ describe('a list', () => {
       await page.keyboard.press(key)
       expect(await focused()).toBe(wanted)
     }
-    await page.keyboard.press(' ')
+    // A button keeps its own Space.
+    await page.getByRole('row', { name: 'pear' }).getByRole('button', { name: 'Copy key' }).press(' ')
+    await page.getByText('Copied key.').waitFor()
+    expect(await page.locator('.scope').textContent()).toBe('Select keys to evict their holders')
+    await page.getByRole('link', { name: 'pear', exact: true }).press(' ')
     await page.getByText('1 key selected').waitFor()
     await page.keyboard.press('c')
     await page.getByText('Copied key.').waitFor()

@@ -1956,13 +1956,13 @@ const AXIS = 18
 import { factList } from './dialog.js'
 import { element, reconcile, setAttribute, setLines, setStrange, setText } from './elements.js'
 import { actionButtons, actionsFor, askToChange } from './job-changes.js'
-import { addressOf } from './places.js'
+import { crumb } from './list-bar.js'
 import { age, fullTime } from './time.js'
 /** @import { JobDetailsJson, JobJson } from '../job-view-json.ts' */
 /** @import { ViewJson } from '../view-json.ts' */
 
 /** One job: its facts, its payload, and what became of its attempts. */
-export function jobView({ place, say }) {
+export function jobView({ place, say, list }) {
   const { id } = place
   const title = element('h2', { class: 'strange' })
   const state = element('p', { class: 'state' })
@@ -1998,7 +1998,7 @@ export function jobView({ place, say }) {
     node: element(
       'div',
       {},
-      element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'jobs' }) }, '← All jobs')),
+      crumb(list, 'All jobs'),
       element('div', { class: 'heading' }, title, changes),
       state,
       problem,
@@ -2377,9 +2377,9 @@ td.select {
   'key-view.js': `import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
+import { crumb } from './list-bar.js'
 import { reachOf, whyEnded } from './losses-view.js'
 import { handOverPicture, unseenIn } from './picture.js'
-import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './time.js'
 /** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
@@ -2387,7 +2387,7 @@ import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './tim
 /** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
 
 /** One key: its holders, its queue, and the holds that the dashboard has seen. */
-export function keyView({ place, say }) {
+export function keyView({ place, say, list }) {
   const { key } = place
   const state = element('p', { class: 'state' })
   const holders = tableBody()
@@ -2435,7 +2435,7 @@ export function keyView({ place, say }) {
   const node = element(
     'div',
     {},
-    element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'keys' }) }, '← All keys')),
+    crumb(list, 'All keys'),
     element(
       'div',
       { class: 'heading' },
@@ -2722,7 +2722,10 @@ export function listenToKeys({ view }) {
     const isTyping =
       target instanceof Element && target.closest('input:not([type="checkbox"]), select, textarea, dialog')
     if (isTyping) {
-      if (key === 'Escape' && isTyping.id === 'search') moveTo(rowLinks()[0])
+      if (key !== 'Escape' || isTyping.id !== 'search') return
+      // The browser would empty the field, and the filter would stay.
+      event.preventDefault()
+      moveTo(rowLinks()[0])
       return
     }
     const act = ACTIONS[key]
@@ -2731,7 +2734,7 @@ export function listenToKeys({ view }) {
   })
 }
 
-/** Each returns whether there was something to do. */
+/** Each returns whether there was something to do. A button that has the focus keeps its own Space. */
 const ACTIONS = {
   '?': showHelp,
   h: showHelp,
@@ -2741,7 +2744,7 @@ const ACTIONS = {
   ArrowUp: () => step(-1),
   g: () => moveTo(rowLinks()[0]),
   G: () => moveTo(rowLinks().at(-1)),
-  ' ': () => ofRow('.select input'),
+  ' ': () => !document.activeElement?.matches('button') && ofRow('.select input'),
   c: () => ofRow('button.copy') || ofPage('main button.copy'),
   '<': ({ order }) => ordered(order, () => order.move(-1)),
   '>': ({ order }) => ordered(order, () => order.move(1)),
@@ -2791,7 +2794,7 @@ function moveTo(link) {
   return link !== undefined
 }
 
-/** Presses what the marked row has of this kind. A link or button that has the focus keeps its own Space. */
+/** Presses what the marked row has of this kind. */
 function ofRow(selector) {
   const row = document.activeElement?.closest('tbody tr')
   return press(visible([...(row?.querySelectorAll(selector) ?? [])])[0])
@@ -3184,6 +3187,7 @@ const COLUMNS = [
 ]
 `,
   'list-bar.js': `import { element, setAttribute, setText } from './elements.js'
+import { addressOf } from './places.js'
 import { counted } from './tickets.js'
 
 /**
@@ -3241,6 +3245,17 @@ export function pageButton(title, key, onclick) {
   const button = element('button', { type: 'button', onclick, 'aria-keyshortcuts': key }, title)
   setAttribute(button, 'title', \`\${title} page: \${key}\`)
   return button
+}
+
+/** Leads from a page back to its list, with the filter that the list had. */
+export function crumb(list, name) {
+  const href = addressOf(list)
+  const isWhole = href === addressOf({ view: list.view })
+  return element(
+    'p',
+    { class: 'crumb' },
+    element('a', { href }, isWhole ? \`← \${name}\` : '← Back to the list'),
+  )
 }
 `,
   'lists.css': `/* On a screen with a pointer it comes with its row, and its place is kept. */
@@ -3550,8 +3565,10 @@ const VIEWS = {
   key: keyView,
   job: jobView,
 }
-/** The view in the navigation that a page belongs to. */
+/** The list that a page belongs to. */
 const PARENTS = { key: 'keys', job: 'jobs' }
+/** Each list as it was shown last, with its filter. */
+const lastPlaces = new Map()
 const main = part('#main')
 const banner = part('#banner')
 const pill = part('#pill')
@@ -3596,7 +3613,9 @@ function arrive() {
     history.replaceState(null, '', addressOf(place))
     connection.ask(new URLSearchParams(shown.query()))
   }
-  shown = VIEWS[place.view]({ place, go, say })
+  const list = PARENTS[place.view]
+  if (list === undefined) lastPlaces.set(place.view, place)
+  shown = VIEWS[place.view]({ place, go, say, list: lastPlaces.get(list) ?? { view: list } })
   main.replaceChildren(shown.node)
   for (const link of links) {
     const isHere = link.hash === addressOf({ view: PARENTS[place.view] ?? place.view })

@@ -2,13 +2,13 @@ import { copyButton } from './copy.js'
 import { factList } from './dialog.js'
 import { element, reconcile, setAttribute, setLines, setStrange, setText } from './elements.js'
 import { actionButtons, actionsFor, askToChange } from './job-changes.js'
-import { addressOf } from './places.js'
+import { crumb } from './list-bar.js'
 import { age, fullTime } from './time.js'
 /** @import { JobDetailsJson, JobJson } from '../job-view-json.ts' */
 /** @import { ViewJson } from '../view-json.ts' */
 
 /** One job: its facts, its payload, and what became of its attempts. */
-export function jobView({ place, say }) {
+export function jobView({ place, say, list }) {
   const { id } = place
   const title = element('h2', { class: 'strange' })
   const state = element('p', { class: 'state' })
@@ -44,7 +44,7 @@ export function jobView({ place, say }) {
     node: element(
       'div',
       {},
-      element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'jobs' }) }, '← All jobs')),
+      crumb(list, 'All jobs'),
       element('div', { class: 'heading' }, title, changes),
       state,
       problem,

@@ -1,9 +1,9 @@
 import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText, strange } from './elements.js'
 import { askToEvict } from './evict-dialog.js'
+import { crumb } from './list-bar.js'
 import { reachOf, whyEnded } from './losses-view.js'
 import { handOverPicture, unseenIn } from './picture.js'
-import { addressOf } from './places.js'
 import { cell, counted, ownerName, ownerNode, showLeft, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './time.js'
 /** @import { HoldJson, HolderJson, KeyJson, ViewJson, WaiterJson } from '../view-json.ts' */
@@ -11,7 +11,7 @@ import { age, clockTime, fullTime, showNoTime, showSince, showTime } from './tim
 /** @typedef {{ at: number, canEvict: boolean, evict: () => void }} Shown what the view adds to a ticket */
 
 /** One key: its holders, its queue, and the holds that the dashboard has seen. */
-export function keyView({ place, say }) {
+export function keyView({ place, say, list }) {
   const { key } = place
   const state = element('p', { class: 'state' })
   const holders = tableBody()
@@ -59,7 +59,7 @@ export function keyView({ place, say }) {
   const node = element(
     'div',
     {},
-    element('p', { class: 'crumb' }, element('a', { href: addressOf({ view: 'keys' }) }, '← All keys')),
+    crumb(list, 'All keys'),
     element(
       'div',
       { class: 'heading' },

@@ -12,7 +12,10 @@ export function listenToKeys({ view }) {
     const isTyping =
       target instanceof Element && target.closest('input:not([type="checkbox"]), select, textarea, dialog')
     if (isTyping) {
-      if (key === 'Escape' && isTyping.id === 'search') moveTo(rowLinks()[0])
+      if (key !== 'Escape' || isTyping.id !== 'search') return
+      // The browser would empty the field, and the filter would stay.
+      event.preventDefault()
+      moveTo(rowLinks()[0])
       return
     }
     const act = ACTIONS[key]
@@ -21,7 +24,7 @@ export function listenToKeys({ view }) {
   })
 }
 
-/** Each returns whether there was something to do. */
+/** Each returns whether there was something to do. A button that has the focus keeps its own Space. */
 const ACTIONS = {
   '?': showHelp,
   h: showHelp,
@@ -31,7 +34,7 @@ const ACTIONS = {
   ArrowUp: () => step(-1),
   g: () => moveTo(rowLinks()[0]),
   G: () => moveTo(rowLinks().at(-1)),
-  ' ': () => ofRow('.select input'),
+  ' ': () => !document.activeElement?.matches('button') && ofRow('.select input'),
   c: () => ofRow('button.copy') || ofPage('main button.copy'),
   '<': ({ order }) => ordered(order, () => order.move(-1)),
   '>': ({ order }) => ordered(order, () => order.move(1)),
@@ -81,7 +84,7 @@ function moveTo(link) {
   return link !== undefined
 }
 
-/** Presses what the marked row has of this kind. A link or button that has the focus keeps its own Space. */
+/** Presses what the marked row has of this kind. */
 function ofRow(selector) {
   const row = document.activeElement?.closest('tbody tr')
   return press(visible([...(row?.querySelectorAll(selector) ?? [])])[0])

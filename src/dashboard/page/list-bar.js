@@ -1,4 +1,5 @@
 import { element, setAttribute, setText } from './elements.js'
+import { addressOf } from './places.js'
 import { counted } from './tickets.js'
 
 /**
@@ -56,4 +57,15 @@ export function pageButton(title, key, onclick) {
   const button = element('button', { type: 'button', onclick, 'aria-keyshortcuts': key }, title)
   setAttribute(button, 'title', `${title} page: ${key}`)
   return button
+}
+
+/** Leads from a page back to its list, with the filter that the list had. */
+export function crumb(list, name) {
+  const href = addressOf(list)
+  const isWhole = href === addressOf({ view: list.view })
+  return element(
+    'p',
+    { class: 'crumb' },
+    element('a', { href }, isWhole ? `← ${name}` : '← Back to the list'),
+  )
 }

@@ -29,8 +29,10 @@ const VIEWS = {
   key: keyView,
   job: jobView,
 }
-/** The view in the navigation that a page belongs to. */
+/** The list that a page belongs to. */
 const PARENTS = { key: 'keys', job: 'jobs' }
+/** Each list as it was shown last, with its filter. */
+const lastPlaces = new Map()
 const main = part('#main')
 const banner = part('#banner')
 const pill = part('#pill')
@@ -75,7 +77,9 @@ function arrive() {
     history.replaceState(null, '', addressOf(place))
     connection.ask(new URLSearchParams(shown.query()))
   }
-  shown = VIEWS[place.view]({ place, go, say })
+  const list = PARENTS[place.view]
+  if (list === undefined) lastPlaces.set(place.view, place)
+  shown = VIEWS[place.view]({ place, go, say, list: lastPlaces.get(list) ?? { view: list } })
   main.replaceChildren(shown.node)
   for (const link of links) {
     const isHere = link.hash === addressOf({ view: PARENTS[place.view] ?? place.view })
