@@ -143,6 +143,21 @@ describe('a list', () => {
     await shows(page, ['order:', 'single:one', 'tenant:'])
   })
 
+  test('with more open groups than an address may name closes those that were opened first', async () => {
+    const groups = Array.from({ length: 45 }, (_, n) => `${String(n).padStart(2, '0')}${'g'.repeat(400)}:`)
+    for (const group of groups) for (const part of ['a', 'b']) await locks.acquire(`${group}${part}`)
+    await using opened = await open()
+    const { page, url } = opened
+    const query = new URLSearchParams({ as: 'tree', open: JSON.stringify(groups) })
+    await page.goto(`${url}#/keys?${query}`)
+    const isOpen = (at: number) => page.locator('button.group').nth(at).getAttribute('aria-expanded')
+    await until('the last one is open', async () => (await isOpen(44)) === 'true')
+    expect(await isOpen(0)).toBe('false')
+    await page.locator('button.group').first().click()
+    await until('the first one is open', async () => (await isOpen(0)) === 'true')
+    expect([await isOpen(44), page.url().length < 9000]).toEqual(['true', true])
+  })
+
   test('evicts the holders of the keys that were selected, after a typed word, and nobody who came later', async () => {
     const leases: Lease[] = []
     for (const key of ['a', 'b', 'c']) leases.push(await locks.acquire(key))

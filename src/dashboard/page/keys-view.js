@@ -37,7 +37,7 @@ export function keysView({ place, go, say }) {
     search: place.search ?? '',
     show: place.show ?? 'all',
     as: place.as ?? 'list',
-    open: place.open ?? '',
+    open: JSON.stringify(openGroupsIn(place)),
     ...order.query(),
     page: place.page ?? 0,
   })
@@ -49,7 +49,8 @@ export function keysView({ place, go, say }) {
   const turn = (group) => {
     const open = openGroupsIn(place)
     const others = open.filter((each) => !each.startsWith(group))
-    go({ open: JSON.stringify(open.includes(group) ? others : [...open, group]) })
+    const next = JSON.stringify(open.includes(group) ? others : [...open, group])
+    go({ open: JSON.stringify(openGroupsIn({ open: next })) })
   }
 
   function showScope() {
