@@ -194,6 +194,17 @@ test.each([
   expect(() => createDashboard(locks, options as DashboardOptions)).toThrow(message)
 })
 
+test('the page says how long the history is kept', async () => {
+  const browser = await startBrowser()
+  try {
+    await using opened = await open(locks, { record: { keep: '10m' } })
+    await using visited = await visit(browser, `${opened.server.url}#/losses`)
+    await visited.page.getByText('It is kept for 10m, and the dashboard looks all the time.').waitFor()
+  } finally {
+    await browser.close()
+  }
+})
+
 test('the number of expired holds leads to the list of them, and a key shows when nobody looked', async () => {
   const browser = await startBrowser()
   try {

@@ -3459,7 +3459,7 @@ export function reachOf({ history: { fromAt }, site: { recordMs } }) {
   const reach = \`The history goes back to \${clockTime(fromAt)}\`
   return recordMs === undefined
     ? \`\${reach}, when somebody began to look. It ends a minute after the last page is closed: with --record it is kept.\`
-    : \`\${reach}. It is kept for \${Math.round(recordMs / 3_600_000)} h, and the dashboard looks all the time.\`
+    : \`\${reach}. It is kept for \${ttlText(recordMs)}, and the dashboard looks all the time.\`
 }
 
 /**
@@ -5160,9 +5160,11 @@ function parts(node, shows, make) {
   return [...node.children]
 }
 
-/** \`30s\`, \`1m 30s\`, as people write a ttl. */
+/** \`30s\`, \`1m 30s\`, \`1d\`, as people write a ttl. */
 export function ttlText(ttlMs) {
-  return age(ttlMs).replace('.0s', 's').replace(' 00s', '')
+  return age(ttlMs)
+    .replace('.0s', 's')
+    .replace(/ 0+[smh]$/, '')
 }
 
 function tickOne(node) {

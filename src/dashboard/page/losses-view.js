@@ -57,7 +57,7 @@ export function reachOf({ history: { fromAt }, site: { recordMs } }) {
   const reach = `The history goes back to ${clockTime(fromAt)}`
   return recordMs === undefined
     ? `${reach}, when somebody began to look. It ends a minute after the last page is closed: with --record it is kept.`
-    : `${reach}. It is kept for ${Math.round(recordMs / 3_600_000)} h, and the dashboard looks all the time.`
+    : `${reach}. It is kept for ${ttlText(recordMs)}, and the dashboard looks all the time.`
 }
 
 /**

@@ -112,9 +112,11 @@ function parts(node, shows, make) {
   return [...node.children]
 }
 
-/** `30s`, `1m 30s`, as people write a ttl. */
+/** `30s`, `1m 30s`, `1d`, as people write a ttl. */
 export function ttlText(ttlMs) {
-  return age(ttlMs).replace('.0s', 's').replace(' 00s', '')
+  return age(ttlMs)
+    .replace('.0s', 's')
+    .replace(/ 0+[smh]$/, '')
 }
 
 function tickOne(node) {
