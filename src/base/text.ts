@@ -9,8 +9,12 @@ export function escaped(text: string): string {
   })
 }
 
-/** Controls, line ends, unpaired surrogates, and what has no width or turns the direction (Unicode TR36 §2.9). */
-export const UNPRINTABLE: RegExp = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu
+/**
+ * Controls, line ends, unpaired surrogates, and what is invisible or turns the direction (Unicode TR36 §2.9). An emoji keeps the
+ * variation selector that says how it is drawn.
+ */
+export const UNPRINTABLE: RegExp =
+  /(?!(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu
 
 /** Its beginning, and how long it is, where it is longer than so many UTF-16 units. */
 export function shortened(text: string, most: number): string {

@@ -10,6 +10,7 @@ describe('a stranger’s text', () => {
     ['deletes', 'a\x7f', 'a\\x7f'],
     ['turns the direction of writing', 'a\u202eb', 'a\\u{202e}b'],
     ['hides in no width', 'a\u200bb\ufeff', 'a\\u{200b}b\\u{feff}'],
+    ['is blank', 'a\u2800b\u3164c\u034fd\ufe0f', 'a\\u{2800}b\\u{3164}c\\u{34f}d\\u{fe0f}'],
     ['ends the line in Unicode', 'a\u2028b', 'a\\u{2028}b'],
     ['is half a character', 'a\ud800', 'a\\u{d800}'],
   ])('that %s is escaped, also in JSON', (_, hostile, shown) => {
@@ -20,7 +21,7 @@ describe('a stranger’s text', () => {
   })
 
   test('that is only foreign stays as it is', () => {
-    expect(plain('Über 日本 🔒')).toBe('Über 日本 🔒')
+    expect(plain('Über 日本 🔒 ❤\ufe0f')).toBe('Über 日本 🔒 ❤\ufe0f')
   })
 
   test('fences are strings in JSON', () => {

@@ -341,6 +341,9 @@ describe('the page', () => {
       'שלום',
       'x'.repeat(1000),
       '%00%2e%2e/&key=other#?',
+      'a\u2800b\u3164c\u034fd\ufe0f',
+      'two  spaces',
+      'emoji ❤\ufe0f',
       '__proto__',
     ]
     const store = memoryStore()
@@ -356,7 +359,21 @@ describe('the page', () => {
       await until('all are shown', async () => (await page.locator('td.key').count()) === hostile.length)
       expect(await page.locator('main img, main script, main b').count()).toBe(0)
       expect(await page.locator('td.key').allTextContents()).toEqual(
-        [...hostile].sort().map((name) => name.replace('\n', '\\x0a').replace('\u202e', '\\u{202e}')),
+        [...hostile]
+          .sort()
+          .map((name) =>
+            name
+              .replace('\n', '\\x0a')
+              .replace(
+                /\u202e|\u2800|\u3164|\u034f|(?<=d)\ufe0f/g,
+                (each) => `\\u{${each.charCodeAt(0).toString(16)}}`,
+              ),
+          ),
+      )
+      const long = page.getByRole('link', { name: 'xxxx' })
+      expect(await long.getAttribute('title')).toBe('x'.repeat(1000))
+      expect(await long.evaluate('getComputedStyle(document.querySelector("td.key a")).whiteSpace')).toBe(
+        'pre-wrap',
       )
       expect(await isTooWide(page)).toBe(false)
       for (const name of hostile) {

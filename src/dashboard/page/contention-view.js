@@ -1,9 +1,8 @@
 import { sparkline, stepwise } from './charts.js'
-import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { element, reconcile, setAttribute, setText } from './elements.js'
 import { listBar } from './list-bar.js'
-import { addressOf } from './places.js'
 import { sorting } from './sorting.js'
-import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { ContentionJson, ViewJson } from '../view-json.ts' */
@@ -48,7 +47,7 @@ export function contentionView({ place, go }) {
 }
 
 function contentionRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const number = element('span')
   // A bar relative to the longest queue.
   const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
@@ -61,7 +60,6 @@ function contentionRow({ key }) {
   })
   const owner = ownerNode()
   const trend = sparkline({ width: 220, height: 28 })
-  setStrange(link, key)
   return {
     node: element(
       'tr',

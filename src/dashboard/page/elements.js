@@ -63,7 +63,9 @@ export function visible(text) {
     .join('')
 }
 
-const UNSEEN = /([\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}])/u
+/** As `UNPRINTABLE` on the command line. */
+const UNSEEN =
+  /((?!(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800])/u
 
 function escaped(character) {
   const code = character.codePointAt(0).toString(16)

@@ -405,11 +405,10 @@ export async function post(place, body) {
 }
 `,
   'contention-view.js': `import { sparkline, stepwise } from './charts.js'
-import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { element, reconcile, setAttribute, setText } from './elements.js'
 import { listBar } from './list-bar.js'
-import { addressOf } from './places.js'
 import { sorting } from './sorting.js'
-import { cell, ownerNode, showCount, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerNode, showCount, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { ContentionJson, ViewJson } from '../view-json.ts' */
@@ -454,7 +453,7 @@ export function contentionView({ place, go }) {
 }
 
 function contentionRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const number = element('span')
   // A bar relative to the longest queue.
   const bar = element('meter', { min: 0, 'aria-hidden': 'true' })
@@ -467,7 +466,6 @@ function contentionRow({ key }) {
   })
   const owner = ownerNode()
   const trend = sparkline({ width: 220, height: 28 })
-  setStrange(link, key)
   return {
     node: element(
       'tr',
@@ -1348,7 +1346,9 @@ export function visible(text) {
     .join('')
 }
 
-const UNSEEN = /([\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}])/u
+/** As \`UNPRINTABLE\` on the command line. */
+const UNSEEN =
+  /((?!(?<=\\p{Extended_Pictographic})[\\ufe0e\\ufe0f])[\\p{Cc}\\p{Cf}\\p{Cs}\\p{Zl}\\p{Zp}\\p{Default_Ignorable_Code_Point}\\u2800])/u
 
 function escaped(character) {
   const code = character.codePointAt(0).toString(16)
@@ -2863,11 +2863,21 @@ import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { askToEvictHolders } from './evict-dialog.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf, openGroupsIn } from './places.js'
+import { openGroupsIn } from './places.js'
 import { searchField } from './search-field.js'
 import { selection } from './selection.js'
 import { sorting } from './sorting.js'
-import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import {
+  cell,
+  choice,
+  counted,
+  keyLink,
+  ownerNode,
+  showCount,
+  showLeft,
+  table,
+  tableBody,
+} from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 import { LEAST_PLACES, totalsRow } from './totals.js'
 /** @import { GroupRowJson, KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
@@ -2983,7 +2993,7 @@ function toolbar(place, go, sort) {
 
 /** @param {KeyRowJson} row */
 function keyRow({ key }, { chosen, say }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const badge = element('span', { class: 'badge' })
   const owner = ownerNode()
   const more = element('span', { class: 'more' })
@@ -3004,7 +3014,6 @@ function keyRow({ key }, { chosen, say }) {
     longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
   }
   const trend = sparkline()
-  setStrange(link, key)
   return {
     node: element(
       'tr',
@@ -3098,9 +3107,8 @@ const COLUMNS = [
 `,
   'leaders-view.js': `import { element, reconcile, setStrange, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { sorting } from './sorting.js'
-import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 /** @import { KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
 
@@ -3136,7 +3144,7 @@ export function leadersView({ place, go }) {
 }
 
 function leaderRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const owner = ownerNode()
   const value = cell('value')
   const held = cell('held', { 'data-title': 'held', 'data-align': 'end' })
@@ -3144,7 +3152,6 @@ function leaderRow({ key }) {
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   const waiting = cell('waiting', { 'data-title': 'candidates', 'data-align': 'end' })
   const observers = cell('observers', { 'data-title': 'observers', 'data-align': 'end' })
-  setStrange(link, key)
   const node = element(
     'tr',
     { role: 'row' },
@@ -3378,7 +3385,7 @@ button.group {
   background: none;
   font: inherit;
   text-align: start;
-  white-space: normal;
+  white-space: pre-wrap;
   overflow-wrap: anywhere;
 }
 
@@ -3402,10 +3409,9 @@ tr.group small.late {
 `,
   'losses-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { searchField } from './search-field.js'
 import { sorting } from './sorting.js'
-import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
+import { cell, choice, keyLink, ownerNode, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
@@ -3487,7 +3493,7 @@ function signOfLife({ end, heardAt, untilAt }) {
 }
 
 function lossRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const owner = ownerNode()
   const at = cell('began', { 'data-title': 'lost at' })
   const reason = element('span')
@@ -3495,7 +3501,6 @@ function lossRow({ key }) {
   const why = cell('end', {}, reason, ' ', sign)
   const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
-  setStrange(link, key)
   return {
     node: element(
       'tr',
@@ -4247,12 +4252,11 @@ const MOST_OPEN = 8000
 const VIEWS = new Set(['keys', 'contention', 'leaders', 'losses', 'processes', 'partitions', 'jobs'])
 const DEFAULTS = { show: 'all', as: 'list', open: '[]' }
 `,
-  'processes-view.js': `import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+  'processes-view.js': `import { element, reconcile, setAttribute, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { searchField } from './search-field.js'
 import { sorting } from './sorting.js'
-import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerName, ownerNode, table, tableBody } from './tickets.js'
 import { age, showSince } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
@@ -4342,9 +4346,8 @@ function keyList(title) {
 }
 
 function keyItem({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const since = element('small')
-  setStrange(link, key)
   return {
     node: element('span', { class: 'item' }, link, ' ', since),
     update: ({ durationMs }) => setText(since, age(Math.floor(durationMs / 1000) * 1000).replace('.0s', 's')),
@@ -4733,6 +4736,13 @@ td.key a:hover {
   text-decoration-color: currentColor;
 }
 
+/* Two spaces are not one. */
+td.key a,
+td.list a,
+.strange {
+  white-space: pre-wrap;
+}
+
 td.key a,
 td.error bdi,
 td.value bdi {
@@ -4942,7 +4952,8 @@ td.actions button {
   }
 }
 `,
-  'tickets.js': `import { element, setStrange, setText, visible } from './elements.js'
+  'tickets.js': `import { element, setStrange, setText, strange, visible } from './elements.js'
+import { addressOf } from './places.js'
 import { showUntil } from './time.js'
 /** @import { HolderJson, OwnerJson } from '../view-json.ts' */
 
@@ -4961,6 +4972,12 @@ export function ownerText({ text, host, pid, label }) {
  */
 export function ownerName(owner) {
   return visible(ownerText(owner))
+}
+
+/** Leads to the page of a key. The tooltip of a long name has all of it, as the link shows its beginning. */
+export function keyLink(key) {
+  const title = key.length > LONG_KEY ? visible(key) : undefined
+  return strange('a', { href: addressOf({ view: 'key', key }), title }, key)
 }
 
 /** Shows the label first, if there is one, as people have chosen it. */
@@ -5045,6 +5062,8 @@ export function counted(count, one, many = \`\${one}s\`) {
 export function showCount(node, count) {
   setText(node, count.toLocaleString('en'))
 }
+
+const LONG_KEY = 60
 `,
   'time.js': `import { element, setAttribute, setText } from './elements.js'
 

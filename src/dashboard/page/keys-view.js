@@ -3,11 +3,21 @@ import { copyButton } from './copy.js'
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { askToEvictHolders } from './evict-dialog.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf, openGroupsIn } from './places.js'
+import { openGroupsIn } from './places.js'
 import { searchField } from './search-field.js'
 import { selection } from './selection.js'
 import { sorting } from './sorting.js'
-import { cell, choice, counted, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import {
+  cell,
+  choice,
+  counted,
+  keyLink,
+  ownerNode,
+  showCount,
+  showLeft,
+  table,
+  tableBody,
+} from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 import { LEAST_PLACES, totalsRow } from './totals.js'
 /** @import { GroupRowJson, KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
@@ -123,7 +133,7 @@ function toolbar(place, go, sort) {
 
 /** @param {KeyRowJson} row */
 function keyRow({ key }, { chosen, say }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const badge = element('span', { class: 'badge' })
   const owner = ownerNode()
   const more = element('span', { class: 'more' })
@@ -144,7 +154,6 @@ function keyRow({ key }, { chosen, say }) {
     longest: cell('waits', { 'data-title': 'longest', 'data-align': 'end' }),
   }
   const trend = sparkline()
-  setStrange(link, key)
   return {
     node: element(
       'tr',

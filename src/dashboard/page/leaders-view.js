@@ -1,8 +1,7 @@
 import { element, reconcile, setStrange, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { sorting } from './sorting.js'
-import { cell, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerNode, showCount, showLeft, table, tableBody } from './tickets.js'
 import { showNoTime, showSince } from './time.js'
 /** @import { KeyRowJson, KeysJson, ViewJson } from '../view-json.ts' */
 
@@ -38,7 +37,7 @@ export function leadersView({ place, go }) {
 }
 
 function leaderRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const owner = ownerNode()
   const value = cell('value')
   const held = cell('held', { 'data-title': 'held', 'data-align': 'end' })
@@ -46,7 +45,6 @@ function leaderRow({ key }) {
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
   const waiting = cell('waiting', { 'data-title': 'candidates', 'data-align': 'end' })
   const observers = cell('observers', { 'data-title': 'observers', 'data-align': 'end' })
-  setStrange(link, key)
   const node = element(
     'tr',
     { role: 'row' },

@@ -1,9 +1,8 @@
 import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { searchField } from './search-field.js'
 import { sorting } from './sorting.js'
-import { cell, choice, ownerNode, table, tableBody } from './tickets.js'
+import { cell, choice, keyLink, ownerNode, table, tableBody } from './tickets.js'
 import { age, clockTime, fullTime, showTime, ttlText } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { HoldJson, LossesJson, SiteJson, ViewJson } from '../view-json.ts' */
@@ -85,7 +84,7 @@ function signOfLife({ end, heardAt, untilAt }) {
 }
 
 function lossRow({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const owner = ownerNode()
   const at = cell('began', { 'data-title': 'lost at' })
   const reason = element('span')
@@ -93,7 +92,6 @@ function lossRow({ key }) {
   const why = cell('end', {}, reason, ' ', sign)
   const lasted = cell('lasted', { 'data-title': 'held for', 'data-align': 'end' })
   const fence = cell('fence', { 'data-title': 'fence', 'data-align': 'end' })
-  setStrange(link, key)
   return {
     node: element(
       'tr',

@@ -1,9 +1,8 @@
-import { element, reconcile, setAttribute, setStrange, setText } from './elements.js'
+import { element, reconcile, setAttribute, setText } from './elements.js'
 import { listBar, pagerOf } from './list-bar.js'
-import { addressOf } from './places.js'
 import { searchField } from './search-field.js'
 import { sorting } from './sorting.js'
-import { cell, ownerName, ownerNode, table, tableBody } from './tickets.js'
+import { cell, keyLink, ownerName, ownerNode, table, tableBody } from './tickets.js'
 import { age, showSince } from './time.js'
 import { totalsRow } from './totals.js'
 /** @import { ProcessesJson, ProcessJson, ViewJson } from '../view-json.ts' */
@@ -93,9 +92,8 @@ function keyList(title) {
 }
 
 function keyItem({ key }) {
-  const link = element('a', { href: addressOf({ view: 'key', key }) })
+  const link = keyLink(key)
   const since = element('small')
-  setStrange(link, key)
   return {
     node: element('span', { class: 'item' }, link, ' ', since),
     update: ({ durationMs }) => setText(since, age(Math.floor(durationMs / 1000) * 1000).replace('.0s', 's')),

@@ -1,4 +1,5 @@
-import { element, setStrange, setText, visible } from './elements.js'
+import { element, setStrange, setText, strange, visible } from './elements.js'
+import { addressOf } from './places.js'
 import { showUntil } from './time.js'
 /** @import { HolderJson, OwnerJson } from '../view-json.ts' */
 
@@ -17,6 +18,12 @@ export function ownerText({ text, host, pid, label }) {
  */
 export function ownerName(owner) {
   return visible(ownerText(owner))
+}
+
+/** Leads to the page of a key. The tooltip of a long name has all of it, as the link shows its beginning. */
+export function keyLink(key) {
+  const title = key.length > LONG_KEY ? visible(key) : undefined
+  return strange('a', { href: addressOf({ view: 'key', key }), title }, key)
 }
 
 /** Shows the label first, if there is one, as people have chosen it. */
@@ -101,3 +108,5 @@ export function counted(count, one, many = `${one}s`) {
 export function showCount(node, count) {
   setText(node, count.toLocaleString('en'))
 }
+
+const LONG_KEY = 60
