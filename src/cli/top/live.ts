@@ -111,6 +111,12 @@ class LiveScreen {
     const asks = EVICT.includes(key) && typing === undefined && page !== 'help'
     if (asks && this.#view.typing === undefined) this.#tell('Mark a key that is held first.', { isBad: true })
     if (before.order !== this.#view.order || before.filter !== this.#view.filter) this.#arrange()
+    // A line that the filter hides is not marked any more.
+    if (
+      before.filter !== this.#view.filter &&
+      !this.#rows.some(({ key: shown }) => shown === this.#view.selected)
+    )
+      this.#view = { ...this.#view, selected: undefined }
     // Show what changed during the pause.
     if (before.isPaused && !this.#view.isPaused) this.look(this.#watch.snapshot)
     else this.#draw()
