@@ -291,7 +291,7 @@ function headIsWritten(): Error {
 
 /** The last argument of `writeHead`: an object, pairs, or names and values in turn. A name may come twice, as `link`. */
 function headersOf(given: unknown): Record<string, HeaderValue> {
-  const headers: Record<string, HeaderValue> = {}
+  const headers: Record<string, HeaderValue> = Object.create(null)
   for (const [name, value] of pairsOf(given)) {
     const lowered = name.toLowerCase()
     const before = headers[lowered]

@@ -146,7 +146,7 @@ export class ClaimLoop {
         const { jobs, earlierRuns } = await tables.claim(this.#recovery())
         if (!earlierRuns) this.#recoverAt = Number.POSITIVE_INFINITY
         take(jobs, askedAt)
-        if (earlierRuns) await pause(tries)
+        if (earlierRuns && jobs.length === 0) await pause(tries)
       } catch (error) {
         onError(error)
         await pause(tries)
@@ -188,7 +188,7 @@ export class ClaimLoop {
         this.#failures = 0
         if (recoversLost) {
           this.#left = 'something'
-          this.#recoverAt = claim.earlierRuns ? performance.now() + EARLIER_RUNS_MS : Number.POSITIVE_INFINITY
+          this.#recoverAt = claim.earlierRuns ? performance.now() + pauseOf(claim) : Number.POSITIVE_INFINITY
         } else if (claim.againMs === 0) this.#left = claim.jobs.length < asked ? 'not-ahead' : 'more'
         // A message that came meanwhile may say that the limit is wider than the claim has read.
         else if (claim.isLimited && this.#left === 'nothing') this.#left = 'limited'
@@ -259,5 +259,9 @@ export class ClaimLoop {
 
 const NO_DEMAND: Demand = { places: 0, ahead: 0 }
 
-/** How often to ask for the jobs of a lost answer while its statement runs. */
+/** How often to ask for the jobs of a lost answer while its statement runs. If some jobs came, the next ones are there. */
+function pauseOf({ jobs }: ClaimResult): number {
+  return jobs.length === 0 ? EARLIER_RUNS_MS : 0
+}
+
 const EARLIER_RUNS_MS = 200

@@ -11,6 +11,7 @@ import {
 } from '../postgres/executor.ts'
 import { retried, storeErrorOf } from '../postgres/failures.ts'
 import { inSchema, migrate } from '../postgres/migrations.ts'
+import { partsOf } from './enqueue-parts.ts'
 import type { JobBacklog, JobState } from './job.ts'
 import type { NamedLimit, ParsedLimit, RawLimit } from './name-limits.ts'
 import type { JobEntry } from './new-job.ts'
@@ -56,9 +57,6 @@ export interface Repaired {
   /** Another transaction has locked them: ask again. */
   readonly busy: readonly string[]
 }
-
-/** So that no statement reaches its time limit, and no text is made that holds the event loop. */
-const MOST_AT_ONCE = { jobs: 5000, characters: 4_194_304 }
 
 /**
  * Calls the functions of the jobs. Every call is one statement, and rejects with {@link StoreError}s.
@@ -346,22 +344,6 @@ export class JobTables {
         return error
     }
   }
-}
-
-function partsOf(entries: readonly JobEntry[]): readonly (readonly JobEntry[])[] {
-  const parts: JobEntry[][] = []
-  let part: JobEntry[] = []
-  let characters = 0
-  for (const entry of entries) {
-    characters += entry.payload.length
-    if (part.length === MOST_AT_ONCE.jobs || (part.length > 0 && characters > MOST_AT_ONCE.characters)) {
-      parts.push(part)
-      part = []
-      characters = entry.payload.length
-    }
-    part.push(entry)
-  }
-  return part.length === 0 ? parts : [...parts, part]
 }
 
 function nameOf(call: string): string {

@@ -57,7 +57,7 @@ export class JobViews {
   }
 
   async count(): Promise<readonly JobCount[]> {
-    const rows = await this.#query(scripts.count, [], 'counting jobs')
+    const rows = await this.#query(scripts.count, [], { doing: 'counting jobs' })
     return rows.map(({ name, state, count, oldest_ms }) => ({
       name: String(name),
       state: state as JobState,
@@ -76,19 +76,25 @@ export class JobViews {
     readonly steps: number
   }): Promise<readonly JobsInTime[]> {
     const parameters = [names === undefined ? null : textArray(names), String(stepMs), String(steps)]
-    const rows = await this.#query(scripts.countOverTime, parameters, 'counting jobs')
+    const rows = await this.#query(scripts.countOverTime, parameters, { doing: 'counting jobs' })
     return rows.map(({ step }) => withDates(JSON.parse(String(step)) as RawRow) as unknown as JobsInTime)
   }
 
   async #list(query: ListQuery, details: { readonly withDetails: boolean }): Promise<JobDetails[]> {
     const { text, parameters } = listStatement(query, details)
-    const rows = await this.#query(text, parameters, 'looking at jobs')
+    // Those by ids are asked often, for waits.
+    const isRare = query.ids === undefined
+    const rows = await this.#query(text, parameters, { doing: 'looking at jobs', isRare })
     return rows.map(({ job }) => detailsOf(JSON.parse(String(job)) as RawRow))
   }
 
-  async #query(text: string, parameters: readonly (string | null)[], doing: string) {
+  async #query(
+    text: string,
+    parameters: readonly (string | null)[],
+    { doing, isRare = false }: { readonly doing: string; readonly isRare?: boolean },
+  ) {
     try {
-      return await this.#connections.query(inSchema(text, this.#schema), parameters)
+      return await this.#connections.query(inSchema(text, this.#schema), parameters, { isRare })
     } catch (error) {
       throw storeErrorOf(error, { doing, page: 'docs/jobs.md', schema: this.#schema })
     }

@@ -20,6 +20,8 @@ export class LeaseWatch {
   readonly #options: LeaseWatchOptions
   #timer: NodeJS.Timeout | undefined
   #renewAt = 0
+  /** Whether the next look comes at once. Further messages must not put it off. */
+  #isSoon = false
   /** How many renewals are on their way. */
   #renewing = 0
 
@@ -41,7 +43,8 @@ export class LeaseWatch {
 
   /** The answer tells which jobs were cancelled. All cancellations of a moment share it. */
   renewSoon(): void {
-    if (this.#timer === undefined) return
+    if (this.#timer === undefined || this.#isSoon) return
+    this.#isSoon = true
     clearTimeout(this.#timer)
     this.#renewAt = Math.min(this.#renewAt, performance.now())
     this.#lookIn(SOON_MS)
@@ -55,6 +58,7 @@ export class LeaseWatch {
   #look(): void {
     const { runs, ttlMs, maxRunMs, onLook } = this.#options
     this.#timer = undefined
+    this.#isSoon = false
     onLook()
     let nextMs = Math.min(LOOK_MS, ttlMs / 10)
     for (const run of runs) {

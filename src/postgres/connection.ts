@@ -14,6 +14,8 @@ export interface StatementOptions {
    * does anything. So it needs no transaction around it on a session with other defaults.
    */
   readonly isAlone?: boolean
+  /** There are many such texts, and each is sent seldom. It is not prepared, because a connection prepares a limited number. */
+  readonly isRare?: boolean
 }
 
 /**
@@ -143,12 +145,12 @@ export class PostgresConnection {
   async query(
     text: string,
     parameters: readonly (string | null)[],
-    { isAlone = false }: StatementOptions = {},
+    { isAlone = false, isRare = false }: StatementOptions = {},
   ): Promise<readonly SqlRow[]> {
-    if (this.#hasOwnDefaults) return await this.ask(text, parameters)
+    if (this.#hasOwnDefaults) return await this.ask(text, parameters, { isRare })
     if (isAlone && this.#hasTime) {
       try {
-        return await this.ask(text, parameters)
+        return await this.ask(text, parameters, { isRare })
       } catch (error) {
         if (sqlState(error) !== WRONG_ISOLATION) throw error
       }
@@ -179,8 +181,12 @@ export class PostgresConnection {
   }
 
   /** Sends a statement as it is, in whatever transaction is open. */
-  async ask(text: string, parameters: readonly (string | null)[]): Promise<readonly SqlRow[]> {
-    const prepared = this.#isPrepared(text, parameters)
+  async ask(
+    text: string,
+    parameters: readonly (string | null)[],
+    { isRare = false }: Pick<StatementOptions, 'isRare'> = {},
+  ): Promise<readonly SqlRow[]> {
+    const prepared = !isRare && this.#isPrepared(text, parameters)
     const endLimit = this.#beginLimit()
     this.#unanswered += 1
     this.session.keepProcess(true)

@@ -45,6 +45,10 @@ const INCOMPRESSIBLE = `(
   select to_json(string_agg(md5(n::text || part::text), '')) from generate_series(1, 32768) part
 )`
 const COMPRESSIBLE = `to_json(repeat('x', ${MIB}))`
+/** Stored in less than 2,000 bytes. */
+const TABLE = `(
+  select json_agg(json_build_object('articleNumber', row, 'quantity', 1, 'warehouse', 'north', 'comment', null)) from generate_series(1, 200) row
+)`
 
 test.each([
   ['that the database compresses', COMPRESSIBLE],
@@ -106,6 +110,59 @@ test('the jobs of a lost answer come in parts, too, each once, and none counts a
   expect(known).toHaveLength(10)
   expect(parts.length).toBeGreaterThanOrEqual(3)
   expect(await claim(scene, 0, { known })).toMatchObject({ jobs: [], earlierRuns: false })
+})
+
+test('payloads that become small in the database are measured as they are sent', async () => {
+  await using scene = await openScene()
+  await scene.open().migrate()
+  await addJobs(scene, 1000, TABLE)
+  const [{ stored, sent } = {}] = await scene.sql(
+    `select max(pg_column_size(payload)) as stored, max(octet_length(payload::text)) as sent from $schema.jobs`,
+  )
+  expect(stored).toBeLessThan(2000)
+  expect(sent).toBeGreaterThan(10_000)
+  const { bytes, jobs, againMs } = await claim(scene, 1000)
+  expect(bytes).toBeLessThan(4.5 * MIB)
+  expect(bytes).toBeGreaterThan(3.5 * MIB)
+  expect([jobs.length < 1000, againMs]).toEqual([true, 0])
+})
+
+test('large jobs of a group that another transaction has locked hold up no job of another group, and no claim repeats at once', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await addJobs(scene, 5, COMPRESSIBLE)
+  await scene.sql(`update $schema.jobs set group_key = 'held'`)
+  await jobs.enqueueAll(Array.from({ length: 20 }, (_, n) => ({ name: 'large', group: `free ${n}` })))
+  const client = await scene.connect()
+  await client.query('begin')
+  await client.query(`select pg_advisory_xact_lock(${scene.schema}.jobs_group_lock('held'))`)
+  const first = await claim(scene, 50)
+  expect(first.jobs).toHaveLength(20)
+  const second = await claim(scene, 50)
+  expect(second.jobs).toEqual([])
+  expect(second.againMs).toBeGreaterThan(0)
+  // As many as it asks for, all of them refused.
+  expect((await claim(scene, 5)).againMs).toBeGreaterThan(0)
+  await client.query('commit')
+  expect((await claim(scene, 50)).jobs).toHaveLength(1)
+})
+
+test('two large lists with the same keys in different orders, each in a transaction, do not deadlock', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const payload = 'k'.repeat(250_000)
+  const list = Array.from({ length: 36 }, (_, n) => ({ name: 'large', key: `k${n}`, payload }))
+  const enqueue = async (entries: typeof list) => {
+    const client = await scene.connect()
+    await client.query('begin')
+    const ids = await jobs.enqueueAll(entries, { transaction: client })
+    await client.query('commit')
+    return ids.filter((id) => id !== null).length
+  }
+  const counts = await Promise.all([enqueue(list), enqueue(list.toReversed())])
+  expect(counts.toSorted((one, other) => one - other)).toEqual([0, 36])
 })
 
 test('a worker runs many large jobs, whose results are large as well', async () => {

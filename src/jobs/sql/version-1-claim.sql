@@ -67,7 +67,8 @@ begin
         ) as due_at
     ), first as materialized (
       select j.* from unnest(handled) as h (name) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size
+        select r.ctid as place, r.id, r.priority, r.group_key,
+          case when pg_column_size(r.payload) <= 2000 then octet_length(r.payload::text) end as bytes
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
         order by r.priority desc, r.id limit wanted for no key update skip locked
@@ -76,7 +77,7 @@ begin
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
         ahead = false
       where j.ctid = any (
-        (select case when count(group_key) = 0 and (count(*) = 1 or max(size) <= 2000) then array_agg(place) end from first)::tid[]
+        (select case when count(group_key) = 0 and (count(*) = 1 or count(bytes) = count(*) and sum(bytes) <= 4194304) then array_agg(place) end from first)::tid[]
       )
       returning j.*
     )
@@ -103,8 +104,7 @@ begin
 end
 $function$;
 
--- How many of the first of these jobs have payloads of up to room bytes together. What is stored in up to 2,000 bytes is a small part of
--- it, so it is not read: JSON of this size is compressed to a quarter at most, as a rule.
+-- How many of the first of these jobs have payloads of up to room bytes together. It reads no further ones.
 create function "{schema}".jobs_fitting(places tid[], room bigint) returns integer language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
@@ -113,8 +113,7 @@ declare
   fitting integer := 0;
 begin
   foreach place in array coalesce(places, '{}') loop
-    select case when pg_column_size(payload) > 2000 then octet_length(payload::text) else 4 * pg_column_size(payload) end into bytes
-    from jobs where ctid = place;
+    select octet_length(payload::text) into bytes from jobs where ctid = place;
     room := room - bytes;
     exit when room < 0;
     fitting := fitting + 1;
@@ -142,14 +141,20 @@ declare
   again tid[];
   -- Which of these jobs may not be claimed ahead.
   alone boolean[];
+  found integer;
   -- How many of these jobs to take, when such a one ends the claim, or there is no room for all.
   fit integer;
-  -- How many bytes the database stores for the largest of their payloads, which may be compressed.
-  largest integer;
+  -- Those that are not taken for that reason.
+  left_out tid[];
+  -- How many bytes their payloads have, without those that are stored in more than 2,000 bytes: to read these would take long.
+  bytes bigint;
+  has_large boolean;
   -- How many bytes the answer may still grow by.
   room bigint := 4194304 - coalesce(octet_length(answer), 0);
   ids bigint[];
   priorities smallint[];
+  -- The group of each of these jobs, or null.
+  groups text[];
   grouped bigint[];
   refused bigint[];
   -- Groups that this claim has been at.
@@ -222,37 +227,42 @@ begin
   end if;
   for round in 1..5 loop
     select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
-      array_agg(c.id) filter (where c.group_key is not null), array_agg(c.group_key) filter (where c.group_key is not null), max(c.size)
-    into places, ids, priorities, alone, grouped, met, largest
+      array_agg(c.group_key), sum(c.bytes), bool_or(c.bytes is null)
+    into places, ids, priorities, alone, groups, bytes, has_large
     from (
       select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
-        select r.ctid as place, r.id, r.priority, r.group_key, pg_column_size(r.payload) as size,
+        select r.ctid as place, r.id, r.priority, r.group_key,
+          case when pg_column_size(r.payload) <= 2000 then octet_length(r.payload::text) end as bytes,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
         order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for no key update skip locked
       ) j order by j.priority desc, j.id limit most
     ) c;
-    more := more or cardinality(places) = most;
+    found := coalesce(cardinality(places), 0);
     exit when places is null and again is null;
     -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
     fit := wanted + array_position(alone[wanted + 1:], true) - 1;
-    if largest > 2000 then
+    if has_large or bytes > room then
       -- The least of both; null is none.
       fit := least(fit, nullif(greatest(jobs_fitting(places, room), (answer is null)::integer), cardinality(places)));
     end if;
-    if fit is not null then
-      more := true;
-      -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
-      perform jobs_notify('holdfast_jobs', name) from (
-        select distinct name from jobs where ctid = any (places[fit + 1:])
-      ) passed_over;
-      places := places[:fit];
-    end if;
+    left_out := places[fit + 1:];
+    places := coalesce(places[:fit], places);
+    select array_agg(g.id), array_agg(g.group_key) into grouped, met
+    from unnest(ids[:cardinality(places)], groups[:cardinality(places)]) as g (id, group_key) where g.group_key is not null;
     refused := null;
     if grouped is not null then
       refused := jobs_refuse_groups(grouped);
       is_busy := is_busy or cardinality(refused) > 0;
+    end if;
+    -- There may be more, unless all were refused: another claim would find the same.
+    if (fit is not null or (found = most and most > 0)) and coalesce(cardinality(refused), 0) < greatest(coalesce(fit, found), 1) then
+      more := true;
+      -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
+      perform jobs_notify('holdfast_jobs', name) from (
+        select distinct name from jobs where ctid = any (left_out)
+      ) passed_over;
     end if;
 
     leased_until := clock_timestamp() + ttl_ms * interval '1 ms';
