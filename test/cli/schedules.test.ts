@@ -109,3 +109,26 @@ test('schedules pauses, resumes, removes and runs, by id or for a tenant', async
     'to be a postgres:// url, got one that begins with "redis"',
   )
 })
+
+test('schedules refuses options that the action would ignore, and a filter given twice', async () => {
+  await schedules.add('a', { job: 'j', every: '1h', tenant: 't' })
+  const refused = async (words: string[], message: string) =>
+    expect(await shell.run(['schedules', ...words])).toMatchObject({
+      code: 64,
+      stdout: '',
+      stderr: expect.stringContaining(message),
+    })
+  for (const action of ['remove', 'pause', 'resume'])
+    for (const option of ['state=over', 'limit=1', 'after=0'])
+      await refused(
+        [action, '--tenant', 't', `--${option}`],
+        `Expected an option of \`holdfast schedules ${action}\`, got --${option.split('=')[0]}.`,
+      )
+  await refused(
+    ['run', 'a', '--tenant', 'u'],
+    'Expected an option of `holdfast schedules run`, got --tenant.',
+  )
+  await refused(['show', 'a', '--job', 'k'], 'got --job.')
+  await refused(['ls', '--tenant', 't', '--tenant', 'u'], 'Expected --tenant once, got it more than once.')
+  expect((await schedules.list()).schedules).toMatchObject([{ id: 'a', state: 'active' }])
+})

@@ -1,4 +1,5 @@
 import { type JobSelection, type Jobs, openJobs } from '../../jobs/index.ts'
+import { type ActionOptions, refuseOptions } from '../action-options.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { interruption } from '../interruption.ts'
@@ -21,7 +22,7 @@ import type { JOB_ACTIONS } from './command.ts'
 export async function manageJobs(given: ParsedArguments): Promise<number> {
   // The parser has checked the first word.
   const [word = 'count', ...ids] = given.words as readonly [JobAction?, ...string[]]
-  refuseOptions(given, word)
+  refuseOptions(given, { command: 'jobs', action: word, options: OPTIONS_OF })
   const opened = await openJobs(givenPostgresUrl(given), { schema: given.text('schema') })
   try {
     return await ACTIONS[word](opened, given, ids)
@@ -32,18 +33,9 @@ export async function manageJobs(given: ParsedArguments): Promise<number> {
 
 type JobAction = (typeof JOB_ACTIONS)[number]
 
-/** An option that is ignored may change more jobs than were meant: `remove --state dead --limit 10`. */
-function refuseOptions(given: ParsedArguments, word: JobAction): void {
-  const refused = OF_SOME_ACTIONS.find(
-    (name) => (given.flag(name) || given.text(name) !== undefined) && !OPTIONS_OF[word].includes(name),
-  )
-  if (refused !== undefined)
-    throw new UsageError(`Expected an option of \`holdfast jobs ${word}\`, got --${refused}.`)
-}
-
 const FILTER = Object.keys(NO_FILTER)
 
-const OPTIONS_OF: Readonly<Record<JobAction, readonly string[]>> = {
+const OPTIONS_OF: ActionOptions<JobAction> = {
   count: [],
   ls: [...FILTER, 'limit', 'after'],
   show: [],
@@ -55,8 +47,6 @@ const OPTIONS_OF: Readonly<Record<JobAction, readonly string[]>> = {
   resume: [],
   limits: [],
 }
-
-const OF_SOME_ACTIONS = [...new Set(Object.values(OPTIONS_OF).flat())]
 
 const ACTIONS: Readonly<
   Record<JobAction, (jobs: Jobs, given: ParsedArguments, ids: readonly string[]) => Promise<number>>

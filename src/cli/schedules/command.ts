@@ -21,10 +21,11 @@ export const schedules: Subcommand = {
     'holdfast schedules run report:acme',
   ],
   options: {
-    tenant: { value: 'TENANT', help: 'only schedules of this tenant' },
-    job: { value: 'NAME', help: 'only schedules whose jobs have this name' },
+    tenant: { value: 'TENANT', isOnce: true, help: 'only schedules of this tenant' },
+    job: { value: 'NAME', isOnce: true, help: 'only schedules whose jobs have this name' },
     state: {
       value: 'STATE',
+      isOnce: true,
       choices: STATES,
       help: `of \`ls\`: only schedules in this state: ${STATES.join(', ')}`,
     },

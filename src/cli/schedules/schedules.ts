@@ -1,5 +1,6 @@
 import { openJobs } from '../../jobs/index.ts'
 import { createJobSchedules, type JobSchedules, type ScheduleSelection } from '../../jobs/schedules/index.ts'
+import { type ActionOptions, refuseOptions } from '../action-options.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { givenPostgresUrl } from '../postgres-url.ts'
@@ -10,17 +11,29 @@ import type { SCHEDULE_ACTIONS } from './command.ts'
 import { scheduleLines, schedulePage } from './schedule-text.ts'
 
 export async function manageSchedules(given: ParsedArguments): Promise<number> {
-  const [word = 'ls', ...ids] = given.words
+  // The parser has checked the first word.
+  const [word = 'ls', ...ids] = given.words as readonly [ScheduleAction?, ...string[]]
+  refuseOptions(given, { command: 'schedules', action: word, options: OPTIONS_OF })
   const jobs = await openJobs(givenPostgresUrl(given), { schema: given.text('schema') })
   try {
-    return await ACTIONS[word as ScheduleAction](createJobSchedules(jobs), given, ids)
+    return await ACTIONS[word](createJobSchedules(jobs), given, ids)
   } finally {
     await jobs.close()
   }
 }
 
-/** The parser has checked the first word. */
 type ScheduleAction = (typeof SCHEDULE_ACTIONS)[number]
+
+const FILTER = ['tenant', 'job']
+
+const OPTIONS_OF: ActionOptions<ScheduleAction> = {
+  ls: [...FILTER, 'state', 'limit', 'after'],
+  show: [],
+  pause: FILTER,
+  resume: FILTER,
+  remove: FILTER,
+  run: [],
+}
 
 const ACTIONS: Readonly<
   Record<
