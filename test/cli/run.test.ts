@@ -1,3 +1,6 @@
+import { chmodSync, closeSync, copyFileSync, mkdtempSync, openSync, rmSync, symlinkSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { until } from '../servers/until.ts'
 import { PROGRAM, Shell } from './holdfast-process.ts'
@@ -54,6 +57,28 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
   test('does not interpret the command', async () => {
     const { stdout } = await shell.run(['run', 'backup', '--', 'echo', '$HOME', '*', '--', '-n', '--help'])
     expect(stdout).toBe('$HOME * -- -n --help\n')
+  })
+
+  test('exits as a shell does when the command cannot be started, and gives the key back', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'holdfast-run-'))
+    const busy = join(folder, 'busy')
+    copyFileSync('/bin/true', busy)
+    chmodSync(busy, 0o755)
+    symlinkSync('loop', join(folder, 'loop'))
+    const writer = openSync(busy, 'r+')
+    for (const [command, code, errno] of [
+      [join(folder, 'none'), 127, 'ENOENT'],
+      [folder, 126, 'EACCES'],
+      [busy, 126, 'ETXTBSY'],
+      [join(busy, 'none'), 126, 'ENOTDIR'],
+      [join(folder, 'loop'), 126, 'ELOOP'],
+      [join(folder, 'x'.repeat(300)), 126, 'ENAMETOOLONG'],
+    ] as const) {
+      const stderr = `holdfast: ${JSON.stringify(command)} could not be started (${errno})\n`
+      expect(await shell.run(['run', '-n', 'backup', '--', command])).toEqual({ code, stdout: '', stderr })
+    }
+    closeSync(writer)
+    rmSync(folder, { recursive: true })
   })
 
   test('exits with 128+n when a signal ended the command', async () => {

@@ -3,7 +3,7 @@
  * `holdfast run` never leaves the command unguarded. The guardian knows nothing of locks. It gets a deadline with every
  * renewal, ends the command's group when no later deadline comes in time, and kills it at once when `holdfast run` is gone.
  */
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { whenParentEnds } from '../parent-process.ts'
 import { leftMs } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
@@ -32,9 +32,15 @@ report({ tag: 'ready' })
 function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'launch' }>): void {
   if (leftMs(deadline) <= 0) return report({ tag: 'too-late' })
   const { file, args, env, input } = command
-  const child = spawn(file, args, { stdio: [input, 'inherit', 'inherit'], detached: true, env })
-  child.once('error', (error: NodeJS.ErrnoException) => {
-    if (child.pid === undefined) report({ tag: 'not-launched', errno: error.code ?? error.message })
+  let child: ChildProcess
+  try {
+    child = spawn(file, args, { stdio: [input, 'inherit', 'inherit'], detached: true, env })
+  } catch (error) {
+    // Node throws what it does not expect of a file, such as ETXTBSY and ENOTDIR. It emits ENOENT and EACCES.
+    return refuse(error as NodeJS.ErrnoException)
+  }
+  child.once('error', (error) => {
+    if (child.pid === undefined) refuse(error)
   })
   if (child.pid === undefined) return
   // First of all: once this returns the report is in the pipe, where it can be read even if this process dies now.
@@ -49,6 +55,10 @@ function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'l
     enforcement = undefined
     report(signal === null ? { tag: 'exited', code: code ?? 0 } : { tag: 'signalled', signal })
   })
+}
+
+function refuse({ code, message }: NodeJS.ErrnoException): void {
+  report({ tag: 'not-launched', errno: code ?? message })
 }
 
 function abandon(): never {
