@@ -258,7 +258,8 @@ export class Locks {
    * console.log(room === null ? 'free' : room.holders.map(({ owner, heldMs }) => `${owner.label} for ${heldMs} ms`))
    * ```
    *
-   * @throws {StoreError} when the store does not answer within 10 s, or refuses; {@link ClosedError}.
+   * @throws {StoreError} when the store does not answer within 10 s, or refuses, also because a newer version or another program
+   * has written the key; {@link ClosedError}.
    */
   async peek(key: string): Promise<InspectedRoom | null> {
     checkKey(key)
@@ -293,8 +294,8 @@ export class Locks {
   }
 
   /**
-   * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing. A view may be out of date
-   * by the time it is read.
+   * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing, and leaves out keys that another
+   * program has written. A view may be out of date by the time it is read.
    */
   async *inspect(
     options: { readonly prefix?: string | undefined; readonly pageSize?: number | undefined } = {},

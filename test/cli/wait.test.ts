@@ -1,6 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { connect, type Locks } from '../../src/index.ts'
 import { freePort } from '../servers/free-port.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { Shell } from './holdfast-process.ts'
 import { sharedStores, type TestStore } from './stores.ts'
 
@@ -60,5 +61,20 @@ describe.each(sharedStores)('holdfast wait on $name', ({ open }) => {
 test('a store that is away is an error, however long the wait', async () => {
   const shell = new Shell({ HOLDFAST_STORE: `redis://127.0.0.1:${await freePort()}` })
   expect((await shell.run(['wait', 'migration'])).code).toBe(69)
+  await shell.close()
+})
+
+test('a key that a newer version holds is never called free', async () => {
+  await using redis = await startRedis()
+  const shell = new Shell({ HOLDFAST_STORE: redis.url })
+  await redis.command('SET', 'holdfast:{migration}', '3 of a newer layout', 'PX', '60000')
+  const refused = {
+    code: 69,
+    stdout: '',
+    stderr: expect.stringMatching(/^holdfast: [^\n]+ newer version of Holdfast \(layout 3\)[^\n]+\n$/),
+  }
+  for (const words of [['wait'], ['wait', '-w', '0'], ['show'], ['show', '--json']])
+    expect(await shell.run([...words, 'migration'])).toEqual(refused)
+  expect((await shell.run(['ls'])).code).toBe(0)
   await shell.close()
 })

@@ -41,7 +41,7 @@ export async function inspect(
       // What was read may end in the middle of the last one.
       const isCut = !isLast && index === keys.length - 1
       const all = isCut ? (await read(session, range)).pairs : (groups.get(key) ?? [])
-      const view = await viewOf(session, key, all, { own, leftMs })
+      const view = await viewOf(session, key, readable(session, all), { own, leftMs })
       if (comesAfter(range.end, from)) from = range.end
       if (view !== undefined) rooms.push(view)
       if (rooms.length === count) break
@@ -56,8 +56,17 @@ export async function inspect(
 async function roomOf(session: Session, key: string): Promise<RoomPage> {
   const own = knownOf(session)
   const { pairs } = await read(session, session.names.room(key))
-  const view = await viewOf(session, key, pairs, { own, leftMs: new Map() })
+  const view = await viewOf(session, key, session.entries(pairs), { own, leftMs: new Map() })
   return { rooms: view === undefined ? [] : [view], next: undefined }
+}
+
+/** A listing goes on beside a key that another program has written to. */
+function readable(session: Session, pairs: readonly KeyValue[]): readonly RoomEntry[] {
+  try {
+    return session.entries(pairs)
+  } catch {
+    return []
+  }
 }
 
 async function read(
@@ -85,7 +94,7 @@ function knownOf({ tickets }: Session): ReadonlyMap<string, Known> {
 async function viewOf(
   session: Session,
   key: string,
-  pairs: readonly KeyValue[],
+  written: readonly RoomEntry[],
   { own, leftMs }: { readonly own: ReadonlyMap<string, Known>; readonly leftMs: Map<number, number> },
 ): Promise<RoomView | undefined> {
   const now = performance.now()
@@ -95,7 +104,7 @@ async function viewOf(
     const known = own.get(entry.id)
     return known?.createRevision === entry.createRevision ? known : undefined
   }
-  const entries = session.entries(pairs).filter((entry) => !isOver(knownOf(entry), now))
+  const entries = written.filter((entry) => !isOver(knownOf(entry), now))
   room.fill(entries, 0)
   const { holders } = room.divide()
   for (const entry of [...holders, ...room.lockDelays.values()]) {

@@ -44,6 +44,10 @@ test.each([
       code: 'store-refused',
       message: /used by something else/,
     })
+    await expect(locks.peek('bad')).rejects.toMatchObject({
+      code: 'store-refused',
+      message: /used by something else/,
+    })
     const seen: string[] = []
     for await (const { key } of locks.inspect()) seen.push(key)
     expect(seen.sort()).toEqual(['one', 'two'])
@@ -57,6 +61,37 @@ test.each([
     // What is refused stays as it is.
     expect(await redis.del('holdfast:{bad}')).toBe(1)
     expect((await redis.keys('*')).sort()).toEqual(['holdfast:fence'])
+    await locks.close()
+    redis.disconnect()
+  },
+)
+
+test.each([false, true])(
+  'a key that cannot be read is not shown as free, read only: %s',
+  async (readOnly) => {
+    const redis = new Redis({ port: server.port, host: '127.0.0.1' })
+    const locks = createLocks(redisStore(redis, { readOnly }))
+    const strange = {
+      newer: () => redis.set('holdfast:{newer}', '3 tfoo\x0012 12 1 1 1000 0 0 inbox {}', 'PX', 60_000),
+      queue: () => redis.zadd('holdfast:{queue}', 0, '3 1 1 1 1 0 1 1 1'),
+      text: () => redis.set('holdfast:{text}', ''),
+      hash: () => redis.hset('holdfast:{hash}', 'a', 'b'),
+    }
+    for (const [key, write] of Object.entries(strange)) {
+      await write()
+      const isNewer = key === 'newer' || key === 'queue'
+      const refusal = {
+        code: 'store-refused',
+        message: isNewer ? /newer version of Holdfast \(layout 3\)/ : /used by something else/,
+      }
+      await expect(locks.peek(key)).rejects.toMatchObject(refusal)
+      await expect(locks.waitUntilFree(key, { wait: 0 })).rejects.toMatchObject(refusal)
+    }
+    expect(await locks.peek('none')).toBeNull()
+    const seen: string[] = []
+    for await (const { key } of locks.inspect()) seen.push(key)
+    expect(seen).toEqual([])
+    await redis.flushall()
     await locks.close()
     redis.disconnect()
   },

@@ -55,3 +55,18 @@ test('infinite units end only the calls for their key, and the file is used on',
   stranger.close()
   await store.close()
 })
+
+test('a damaged room is not shown as free, and a listing leaves it out', async () => {
+  const path = join(folder, 'listed.db')
+  const store = sqliteStore(path)
+  await store.acquire(ticket({ key: 'damaged' }))
+  await store.acquire(ticket({ key: 'neighbour' }))
+  const stranger = openDatabase(path, undefined)
+  stranger.exec(`update holder set fence = 9e999 where key = 'damaged'`)
+  const peek = async () => store.inspect({ prefix: 'damaged', exact: true, cursor: undefined, count: 1 })
+  await expect(peek()).rejects.toMatchObject({ code: 'store-refused', key: 'damaged' })
+  const { rooms } = await store.inspect({ prefix: '', cursor: undefined, count: 10 })
+  expect(rooms.map(({ key }) => key)).toEqual(['neighbour'])
+  stranger.close()
+  await store.close()
+})

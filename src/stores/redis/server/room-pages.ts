@@ -1,7 +1,8 @@
 import type { InspectRequest, RoomPage, RoomView } from '../../../contract/store.ts'
 import { StoreError } from '../../../errors.ts'
+import { layoutErrorOf } from './failures.ts'
 import type { RoomNames } from './room-names.ts'
-import { roomView } from './room-view.ts'
+import { foreignLayoutOf, roomView } from './room-view.ts'
 import { type Partition, SCAN_START, type Topology } from './topology.ts'
 
 /** Where the rooms of a store are. */
@@ -16,9 +17,9 @@ export async function roomPage(
   { prefix, exact: isExact, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
   let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
+  if (isExact === true) return peekAt({ topology, names }, prefix)
   const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ topology, names }, keys)
   const exact = cursor === undefined ? await look([prefix]) : []
-  if (isExact === true) return { rooms: exact, next: undefined }
   if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
   const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
   for (let scansOfPage = 0; scansOfPage < MOST_SCANS; scansOfPage += 1) {
@@ -59,17 +60,39 @@ const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCA
 async function lookAt(source: RoomSource, keys: readonly string[]): Promise<readonly RoomView[]> {
   const parts = source.topology.divide(keys.map((key) => ({ key })))
   const found = await Promise.all(parts.map(([partition, there]) => lookIn(source.names, partition, there)))
-  return found.length < 2 ? found.flat() : found.flat().sort((one, other) => (one.key < other.key ? -1 : 1))
+  // A listing goes on beside a key that holds no room of this layout.
+  const rooms = found.flat().flatMap(({ view }) => view ?? [])
+  return found.length < 2 ? rooms : rooms.sort((one, other) => (one.key < other.key ? -1 : 1))
+}
+
+async function peekAt({ topology, names }: RoomSource, key: string): Promise<RoomPage> {
+  const [[partition] = []] = topology.divide([{ key }])
+  const [{ view, foreignLayout } = NOTHING] =
+    partition === undefined ? [] : await lookIn(names, partition, [{ key }])
+  // Whoever asks for this key alone would take it for free.
+  if (foreignLayout !== undefined) throw layoutErrorOf(key, names.room(key), foreignLayout)
+  return { rooms: view === undefined ? [] : [view], next: undefined }
 }
 
 async function lookIn(
   names: RoomNames,
   partition: Partition,
   rooms: readonly { readonly key: string }[],
-): Promise<readonly RoomView[]> {
+): Promise<readonly SeenRoom[]> {
   const { nowMs, contents } = await partition.read(rooms.map(({ key }) => names.room(key)))
-  return rooms.flatMap(({ key }, index) => roomView(key, contents[index] ?? [], nowMs) ?? [])
+  return rooms.map(({ key }, index) => {
+    const content = contents[index] ?? []
+    const view = roomView(key, content, nowMs)
+    return { view, foreignLayout: view === undefined ? foreignLayoutOf(content) : undefined }
+  })
 }
+
+interface SeenRoom {
+  readonly view: RoomView | undefined
+  readonly foreignLayout: string | undefined
+}
+
+const NOTHING: SeenRoom = { view: undefined, foreignLayout: undefined }
 
 /** The names of our own rooms are never longer. A page shows no other ones, so that its size stays readable. */
 function isOurs(name: string): boolean {

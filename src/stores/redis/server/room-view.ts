@@ -1,7 +1,10 @@
 import type { HolderView, RoomView, WaiterView } from '../../../contract/store.ts'
 import { HOLDER_STATES } from '../../answers.ts'
 
-/** `<expiresAt> <text>` of a lone holder, or the entries of the sorted set that `room.lua` describes. */
+/**
+ * `<expiresAt> <text>` of a lone holder, or the entries of the sorted set that `room.lua` describes: none if there is no key.
+ * `?` for a key of another type.
+ */
 export type StoredRoom = string | readonly string[]
 
 /**
@@ -40,6 +43,24 @@ export function roomView(key: string, content: StoredRoom, nowMs: number): RoomV
   holders.sort((one, other) => (one.fence < other.fence ? -1 : 1))
   queue.sort(([one], [other]) => one - other)
   return { key, holders, queue: queue.map(([, waiter]) => waiter), closedMs }
+}
+
+/**
+ * For a key that exists and holds no room of this layout: the number of the layout that it begins with, or an empty text if
+ * another program wrote it. Undefined for a room of this layout, and where there is no key.
+ */
+export function foreignLayoutOf(content: StoredRoom): string | undefined {
+  const entries = typeof content === 'string' ? [content] : content
+  const [first] = entries
+  if (first === undefined) return undefined
+  const tickets = typeof content === 'string' ? entries : entries.filter((entry) => /^[eq]/.test(entry))
+  const isRoom = typeof content === 'string' || SUMMARY.test(first)
+  if (isRoom && tickets.every((entry) => parseTicket(entry) !== undefined)) return undefined
+  // A text stands behind its expiry.
+  const text = typeof content === 'string' ? first.replace(/^-?\d+ /, '') : first
+  const layout = /^(\d{1,9}) /.exec(text)?.[1] ?? ''
+  // A damaged room of this layout is nothing that an update could read.
+  return layout === '2' ? '' : layout
 }
 
 /** Until when each group of waiters is remembered. */

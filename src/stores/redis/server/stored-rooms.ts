@@ -49,10 +49,10 @@ async function loneTexts(send: Send, names: readonly string[]): Promise<readonly
   return texts
 }
 
-/** `<expiresAt> <text>`, as in inspect.lua. An empty list if the key is gone by now, or has no expiry. */
+/** `<expiresAt> <text>`, as in inspect.lua. An empty list if the key is gone by now. Without an expiry it is -1. */
 async function withExpiry(send: Send, name: string, text: string): Promise<StoredRoom> {
   const expiresAt = (await expiryOf(send, name)) ?? (await expiryByOwnClock(send, name))
-  return expiresAt < 0 ? [] : `${expiresAt} ${text}`
+  return expiresAt < -1 ? [] : `${expiresAt} ${text}`
 }
 
 /** Before version 7 such a user cannot read the server's time. Then the clock of this process is used instead. */
@@ -102,7 +102,8 @@ async function numberOf(reply: Promise<unknown>): Promise<number> {
 
 async function contentOf(send: Send, name: string, attempt = 1): Promise<StoredRoom> {
   const type = await send('TYPE', [name])
-  if (type !== 'string' && type !== 'zset') return []
+  if (type === 'none') return []
+  if (type !== 'string' && type !== 'zset') return '?'
   try {
     if (type === 'zset') return storedRoom(await send('ZRANGE', [name, '0', '-1']))
     const text = await send('GET', [name])
@@ -116,7 +117,8 @@ async function contentOf(send: Send, name: string, attempt = 1): Promise<StoredR
 
 /** An empty list if there is none. */
 function storedRoom(content: unknown): StoredRoom {
-  return typeof content === 'string' ? content : content === null ? [] : textsOf(content)
+  if (typeof content === 'string') return content === '' ? [] : content
+  return content === null ? [] : textsOf(content)
 }
 
 /** How many texts one reply has. Another program may have written megabytes into each. */

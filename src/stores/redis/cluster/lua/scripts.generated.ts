@@ -1523,7 +1523,7 @@ return answer
 --
 -- KEYS    the rooms
 -- Result  a list: the server's time in ms, then for each room \`<expiresAt> <text>\` of a lone holder, or the list of all its members,
---         which is empty if there is no room
+--         which is empty if there is no room, or ? if the key is of another type
 -- The server's time in ms, by which a script decides everything. The arithmetic avoids turning numbers into text. A new
 -- text costs about as much as a small command, because Lua looks for it among all texts that it has.
 local time = redis.call('TIME')
@@ -1550,7 +1550,7 @@ local contents = { string.format('%.0f', now) }
 for at, key in ipairs(KEYS) do
   local content = tried('GET', key)
   if content == nil then
-    content = tried('ZRANGE', key, 0, -1)
+    content = tried('ZRANGE', key, 0, -1) or '?'
   elseif content then
     content = string.format('%.0f ', expiry(key)) .. content
   end
