@@ -1,4 +1,15 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs'
+import {
+  existsSync,
+  lstatSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
@@ -80,6 +91,39 @@ describe.each(sharedStores)('a lease across two commands, on $name', ({ open }) 
     // Somebody who does not get the key leaves the file alone.
     expect((await shell.run(['acquire', 'deploy', '-n', '--ttl', '1m', ...file])).code).toBe(75)
     expect((await shell.run(['release', ...file])).code).toBe(0)
+    expect(await isTaken()).toBe(false)
+  })
+
+  test('is written into a new file, in the place of an old file or link', async () => {
+    const [path, other] = [join(folder, 'open.lease'), join(folder, 'other')]
+    writeFileSync(path, 'old', { mode: 0o644 })
+    writeFileSync(other, 'of somebody else')
+    const first = await acquired('--lease-file', path)
+    expect([first.lease, statSync(path).mode & 0o777]).toEqual(['', 0o600])
+    symlinkSync(other, join(folder, 'link'))
+    renameSync(join(folder, 'link'), path)
+    const again = await shell.run(['acquire', 'second', '--ttl', '1m', '--lease-file', path])
+    expect(again.code).toBe(0)
+    expect(readFileSync(other, 'utf8')).toBe('of somebody else')
+    expect(JSON.parse(readFileSync(path, 'utf8')).key).toBe('second')
+    expect(lstatSync(path).isFile()).toBe(true)
+    for (const key of ['deploy', 'second']) await shell.run(['evict', key, '--reason', 'the test goes on'])
+    const options = '--ttl 1m --lease-file /dev/stdout 2> /dev/null'
+    const piped = shell.terminal(`eval "$HOLDFAST acquire deploy ${options} | cat"`, '')
+    expect(await piped.exit).toBe(0)
+    expect((await shell.run(['release', piped.stdout])).code).toBe(0)
+    expect(readdirSync(folder).filter((name) => name.includes('.lease.'))).toEqual([])
+  })
+
+  test('stays taken where extend cannot write it', async () => {
+    const { lease } = await acquired()
+    const full = shell.terminal('eval "$HOLDFAST extend \\"\\$LEASE\\" > /dev/full"', '', { LEASE: lease })
+    expect(await full.exit).toBe(74)
+    expect(full.stdout).toContain(
+      'holdfast: the extended lease cannot be written (ENOSPC), but the earlier one goes on',
+    )
+    expect(await isTaken()).toBe(true)
+    expect((await shell.run(['release', lease])).code).toBe(0)
     expect(await isTaken()).toBe(false)
   })
 

@@ -1,6 +1,8 @@
-import { readFileSync, writeFileSync, writeSync } from 'node:fs'
+import { randomUUID } from 'node:crypto'
+import { lstatSync, readFileSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
+import { resolve } from 'node:path'
 import { messageOf } from '../../base/thrown.ts'
-import type { Lease, LeaseJson } from '../../index.ts'
+import { isHoldfastError, type Lease, type LeaseJson, type Locks } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { complain } from '../terminal.ts'
@@ -31,29 +33,81 @@ function textOf(path: string): string {
   }
 }
 
+/** Continues the given lease. To adopt a lease is to renew it. */
+export async function adoptGiven(
+  locks: Locks,
+  known: LeaseJson,
+  options: { readonly ttl?: number | undefined } = {},
+): Promise<Lease> {
+  try {
+    return await locks.adopt(known, options)
+  } catch (error) {
+    if (!isHoldfastError(error, 'invalid-argument')) throw error
+    throw new UsageError('Expected the lease to be the JSON that `holdfast acquire` printed, got other JSON.')
+  }
+}
+
 /**
- * Writes the lease to where the next command finds it, and lets go of it without a release. Where it cannot be written nobody
+ * Writes a new lease to where the next command finds it, and lets go of it without a release. If it cannot be written, nobody
  * could release it, so it is released at once. Resolves with the exit code.
  */
 export async function handOn(lease: Lease, given: ParsedArguments): Promise<number> {
-  const line = `${json(lease)}\n`
-  const path = given.text('lease-file')
-  try {
-    // At once: a stream would tell of a closed pipe or a full disk when the lease is let go already.
-    if (path === undefined) writeSync(1, line)
-    else writeFileSync(path, line, { mode: 0o600 })
-  } catch (error) {
-    await lease.release()
-    const { code } = error as NodeJS.ErrnoException
-    complain(
-      `the lease cannot be written (${code ?? messageOf(error)}), so ${json(lease.key)} was released again`,
-    )
-    return EXIT.noOutput
-  }
+  const failure = write(lease, given)
+  if (failure === undefined) return letGo(lease)
+  await lease.release()
+  complain(`the lease cannot be written (${failure}), so ${json(lease.key)} was released again`)
+  return EXIT.noOutput
+}
+
+/** The same for a lease that was extended. Its owner works under it, and has its earlier text. So it is never released. */
+export function handOnExtended(lease: Lease, given: ParsedArguments): number {
+  const failure = write(lease, given)
+  if (failure === undefined) return letGo(lease)
+  complain(`the extended lease cannot be written (${failure}), but the earlier one goes on`)
+  letGo(lease)
+  return EXIT.noOutput
+}
+
+function letGo(lease: Lease): number {
   const { remainingMs } = lease
   lease.detach()
   complain(
     `${json(lease.key)} stays taken for ${age(remainingMs)}, and nobody renews it: holdfast extend, or holdfast release`,
   )
   return EXIT.ok
+}
+
+/** Returns why the lease cannot be written. */
+function write(lease: Lease, given: ParsedArguments): string | undefined {
+  const line = `${json(lease)}\n`
+  const path = given.text('lease-file')
+  try {
+    // At once: a stream would tell of a closed pipe or a full disk when the lease is let go already.
+    if (path === undefined) writeSync(1, line)
+    else if (isFilePath(path)) replaceFile(path, line)
+    else writeFileSync(path, line)
+    return undefined
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    return code ?? messageOf(error)
+  }
+}
+
+/** A new file in the place of the path: an old file may have another mode or owner, or be a link to somewhere else. */
+function replaceFile(path: string, text: string): void {
+  const written = `${path}.${randomUUID()}`
+  try {
+    writeFileSync(written, text, { mode: 0o600, flag: 'wx' })
+    renameSync(written, path)
+  } catch (error) {
+    rmSync(written, { force: true })
+    throw error
+  }
+}
+
+/** Not for `/dev/stdout`, `/dev/fd/63` and named pipes: they are written to, and never replaced. */
+function isFilePath(path: string): boolean {
+  if (/^\/(?:dev|proc)\//.test(resolve(path))) return false
+  const there = lstatSync(path, { throwIfNoEntry: false })
+  return there === undefined || there.isFile() || there.isSymbolicLink()
 }

@@ -5,7 +5,7 @@ import { findRoom } from '../room.ts'
 import { placeOf } from '../store-option.ts'
 import { complain } from '../terminal.ts'
 import { json } from '../text.ts'
-import { givenLease } from './lease-option.ts'
+import { adoptGiven, givenLease } from './lease-option.ts'
 
 export async function releaseLease(given: ParsedArguments): Promise<number> {
   const known = givenLease(given)
@@ -16,7 +16,7 @@ export async function releaseLease(given: ParsedArguments): Promise<number> {
     if (verb === 'release') isAnswered = false
   })
   // Fails where the lease was lost in between, which whoever worked under it has to know.
-  const lease = await locks.adopt(known)
+  const lease = await adoptGiven(locks, known)
   await lease.release()
   if (isAnswered) return EXIT.ok
   // A release never fails, but without an answer nobody knows whether the key is free.
