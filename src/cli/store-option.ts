@@ -54,6 +54,13 @@ export function givenUrl(given: ParsedArguments): string | undefined {
   return secret.text
 }
 
+/** What was given instead of a URL with the right scheme. Not the text itself, which may hold a password. */
+export function gotInstead(text: string | undefined): string {
+  if (text === undefined) return 'nothing'
+  const [scheme] = /^[a-z][a-z0-9+.-]*(?=:)/i.exec(text) ?? []
+  return scheme === undefined ? 'a text without a scheme' : `one that begins with ${JSON.stringify(scheme)}`
+}
+
 /** A password in any URL of a list, before the host or as a parameter. */
 const PASSWORD = /\/\/[^/?#,@\s]*:[^/?#,@\s]+@|[?&;]\w*pass(?:word|wd)?=[^&]/i
 

@@ -106,7 +106,7 @@ test('schedules pauses, resumes, removes and runs, by id or for a tenant', async
   await wrong(['enqueue'], 'Expected the first word to be one of ls, show')
   await wrong(
     ['ls', '--store', 'redis://localhost'],
-    'to be a postgres:// url, got one that begins with "redis"',
+    'to be a postgres:// URL, got one that begins with "redis"',
   )
 })
 

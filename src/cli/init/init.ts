@@ -1,7 +1,7 @@
 import { initRedlock } from '../../stores/redlock/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
-import { givenUrl } from '../store-option.ts'
+import { givenUrl, gotInstead } from '../store-option.ts'
 import { print } from '../terminal.ts'
 import { json } from '../text.ts'
 import { UsageError } from '../usage-error.ts'
@@ -17,7 +17,5 @@ export async function initServers(given: ParsedArguments): Promise<number> {
 function urlOf(given: ParsedArguments): string {
   const url = givenUrl(given)
   if (url !== undefined && /^redlock:/i.test(url)) return url
-  // Not the URL itself, which may hold a password.
-  const got = url === undefined ? 'nothing' : `one that begins with ${JSON.stringify(url.split(':')[0])}`
-  throw new UsageError(`Expected --store or HOLDFAST_STORE to be a redlock: URL, got ${got}.`)
+  throw new UsageError(`Expected --store or HOLDFAST_STORE to be a redlock: URL, got ${gotInstead(url)}.`)
 }
