@@ -5,8 +5,8 @@ let whenOutputFails: (() => void) | undefined
 let hasFailed = false
 
 /**
- * A command whose output cannot be written ends at once, unless it has something to undo first. `holdfast ls | head` closes
- * the pipe when it has seen enough.
+ * A command whose output cannot be written ends, unless it has something to undo first. `holdfast ls | head` closes the pipe
+ * when it has seen enough. A command that is about to end then has a code of its own: `holdfast evict KEY … | true`.
  */
 export function endWhenOutputFails(): void {
   process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
@@ -16,8 +16,9 @@ export function endWhenOutputFails(): void {
     const isClosed = code === 'EPIPE'
     // A full disk, or a terminal that is gone.
     if (!isClosed) complain(`the output cannot be written (${code ?? message})`)
-    if (whenOutputFails === undefined) process.exit(isClosed ? EXIT.ok : EXIT.noOutput)
-    whenOutputFails()
+    if (whenOutputFails !== undefined) whenOutputFails()
+    else if (isClosed) setTimeout(() => process.exit(), ENDING_MS).unref()
+    else process.exit(EXIT.noOutput)
   })
 }
 
@@ -25,3 +26,6 @@ export function endWhenOutputFails(): void {
 export function onOutputFailure(end: () => void): void {
   whenOutputFails = end
 }
+
+/** Longer than it takes to close a store. A command that goes on, such as `top`, ends then with 0. */
+const ENDING_MS = 500

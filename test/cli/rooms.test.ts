@@ -157,6 +157,14 @@ describe.each(sharedStores)('on $name', ({ open }) => {
     await stranger.close()
   })
 
+  test('a closed pipe does not change the exit code of a command that is done', async () => {
+    const evicting = shell.terminal(
+      'set -o pipefail; eval "$HOLDFAST evict nobody --reason x --json | true"',
+      '',
+    )
+    expect(await evicting.exit).toBe(1)
+  })
+
   test('a closed pipe ends the listing quietly', async () => {
     const leases = await Promise.all(
       Array.from({ length: 300 }, (_, n) => locks.acquire(`${n}-${'k'.repeat(900)}`)),
