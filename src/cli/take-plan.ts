@@ -41,8 +41,8 @@ export function takePlanOf(given: ParsedArguments): Omit<TakePlan, 'key' | 'ttlM
   }
 }
 
-/** Shorter leases are over before an answer from another machine is in. */
-export const LEAST_TTL_MS = 50
+/** A process takes half of that to start: the command of `run`, or the next one of a script. A shorter lease is over by then. */
+export const LEAST_TTL_MS = 100
 
 function shapeOf(given: ParsedArguments): HoldShape {
   const permits = given.count('permits', { least: 1, most: 1_000_000 })
