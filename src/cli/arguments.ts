@@ -112,13 +112,18 @@ export function durationIn(
   text: string,
   { leastMs = 0 }: { readonly leastMs?: number } = {},
 ): number {
-  const durationMs = Math.ceil(millisecondsIn(SECONDS.test(text) ? `${text}s` : text))
+  const durationMs = Math.ceil(typedMs(text))
   if (durationMs < leastMs) {
     const least = leastMs % 60_000 === 0 ? `${leastMs / 60_000}m` : `${leastMs}ms`
     throw expected(name, `at least ${least}`, text)
   }
   if (durationMs <= LONGEST_MS) return durationMs
   throw expected(name, 'a number of seconds, or a duration such as 500ms, 5m or 1h, up to 576h', text)
+}
+
+/** `NaN` for what is no duration. */
+export function typedMs(text: string): number {
+  return millisecondsIn(SECONDS.test(text) ? `${text}s` : text)
 }
 
 const SECONDS = /^\d+(?:\.\d+)?$/
@@ -144,7 +149,8 @@ function parse(
   const values = new Map<string, string | true>()
   for (const token of tokens) {
     if (token.kind !== 'option') continue
-    const option = command.options[token.name]
+    // Not what every object has, such as `constructor`.
+    const option = Object.hasOwn(command.options, token.name) ? command.options[token.name] : undefined
     if (option === undefined) {
       throw new UsageError(`Expected an option of \`holdfast ${command.name}\`, got ${token.rawName}.`)
     }

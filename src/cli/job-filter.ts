@@ -1,5 +1,5 @@
 import type { JobState } from '../jobs/index.ts'
-import { durationIn, type Option, type ParsedArguments } from './arguments.ts'
+import { type Option, type ParsedArguments, typedMs } from './arguments.ts'
 import { expected } from './usage-error.ts'
 
 /** Written down here, because the entry point of the jobs loads much that the help does not need. */
@@ -96,17 +96,19 @@ export function isFiltered(filter: GivenFilter): boolean {
 
 function idsIn(text: string): readonly string[] {
   const ids = text.split(/[\s,]+/).filter((id) => id !== '')
-  if (ids.length > 0 && ids.every((id) => ID.test(id))) return ids
+  if (ids.length > 0 && ids.every(isJobId)) return ids
   throw expected('--id', 'the id of a job, or several with commas between them', text)
 }
 
-const ID = /^[1-9]\d{0,17}$/
+export function isJobId(text: string): boolean {
+  return /^[1-9]\d{0,17}$/.test(text)
+}
 
 /** A time as ISO 8601 has it, or how long ago it was. */
 function timeIn(name: string, text: string): Date {
-  if (!/^\d{4}-/.test(text)) return new Date(Date.now() - durationIn(name, text))
-  const time = new Date(text)
-  if (Number.isFinite(time.getTime()) && hasSuchDay(text)) return time
+  const isIso = /^\d{4}-/.test(text)
+  const time = new Date(isIso ? text : Date.now() - typedMs(text))
+  if (Number.isFinite(time.getTime()) && (!isIso || hasSuchDay(text))) return time
   throw expected(name, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
 }
 

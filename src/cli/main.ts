@@ -64,10 +64,11 @@ async function overview(): Promise<string> {
 }
 
 /** Expected errors are one sentence; only a mistake in this program shows a stack. */
-function exitCodeFor(error: unknown, { name }: Subcommand): number {
+function exitCodeFor(error: unknown, command: Subcommand): number {
+  const { name } = command
   if (error instanceof Interrupted) return error.exitCode
   if (error instanceof UsageError || isHoldfastError(error, 'invalid-argument')) {
-    complain(`${error.message} See holdfast ${name} --help.`)
+    complain(`${inWordsOf(command, error.message)} See holdfast ${name} --help.`)
     return EXIT.usage
   }
   if (isHoldfastError(error)) {
@@ -85,4 +86,14 @@ function exitCodeFor(error: unknown, { name }: Subcommand): number {
   const report = reportOf(error)
   for (const line of report.split('\n')) complain(line)
   return EXIT.software
+}
+
+/** What the library calls `key` is KEY on the command line, and `label` is --label. */
+function inWordsOf({ options, usage }: Subcommand, message: string): string {
+  return message.replace(/^Expected `(\w+)`/, (words, name: string) => {
+    const option = name.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)
+    if (Object.hasOwn(options, option)) return `Expected --${option}`
+    const word = name.toUpperCase()
+    return new RegExp(`\\b${word}\\b`).test(usage) ? `Expected ${word}` : words
+  })
 }

@@ -47,7 +47,7 @@ function only(
 }
 
 function read(path: string, name: string): string {
-  const [text = '', ...more] = textOf(path, name).trimEnd().split('\n')
+  const [text = '', ...more] = textOf(path, name).replace(BYTE_ORDER_MARK, '').trimEnd().split('\n')
   if (text !== '' && more.length === 0) return text
   throw new UsageError(
     `Expected the file of ${name} to have one line, got ${text === '' ? 'an empty file' : 'more'}.`,
@@ -89,6 +89,8 @@ function octal(mode: number): string {
   return (mode & 0o777).toString(8).padStart(4, '0')
 }
 
+/** Editors on Windows begin a file with it. */
+const BYTE_ORDER_MARK = /^\uFEFF/
 /** The group may read: containers may need that. */
 const FOR_OTHERS = 0o027
 const LONGEST_FILE = 65_536

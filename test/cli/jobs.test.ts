@@ -73,6 +73,7 @@ test('jobs ls shows the newest jobs first, and says how to see the others', asyn
   expect(stderr).toBe(`holdfast: there are more than 3: see --limit, or --after ${ids[2]}\n`)
   const next = await shell.run(['jobs', 'ls', '--limit', '3', '--after', ids[2] ?? ''])
   expect([shown(next.stdout), next.stderr]).toEqual([ids.slice(0, 2).reverse(), ''])
+  expect((await shell.run(['jobs', 'ls', '--before', '30d'])).stderr).toContain('there are no such jobs')
   expect((await shell.run(['jobs', 'ls', '--before', '1h'])).stderr).toContain('there are no such jobs')
   const asJson = await shell.run(['jobs', 'ls', '--since', '1h', '--json'])
   expect(asJson.stdout.trimEnd().split('\n')).toHaveLength(5)
@@ -136,7 +137,7 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     [['jobs', 'ls', 'x'], 'Expected the command to be given without another word, got "x".'],
     [['jobs', 'ls', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
     [['jobs', 'show'], 'Expected ID, got nothing.'],
-    [['jobs', 'show', 'x'], 'Expected `id` to be the id of a job, got "x".'],
+    [['jobs', 'show', 'x'], 'Expected ID to be the id of a job, such as 4711, got "x".'],
     [
       ['jobs', 'retry'],
       'Expected either IDs, or at least one of --state, --name, --id, --since and --before.',
@@ -148,11 +149,16 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     [['jobs', 'remove', '--before', '2026-11-31T00:00Z'], 'Expected --before to be a time such as'],
     [['jobs', 'remove', '--before', '2026-'], 'Expected --before to be a time such as'],
     [['jobs', 'retry', '--id', '1', '--id', '2'], 'Expected --id once, got it more than once.'],
-    [['jobs', 'ls', '--since', 'soon'], 'Expected --since to be a number of seconds, or a duration'],
+    [
+      ['jobs', 'ls', '--since', 'soon'],
+      'Expected --since to be a time such as 2026-11-23T05:00Z, or how long ago',
+    ],
+    [['jobs', 'show', 'abc'], 'Expected ID to be the id of a job, such as 4711, got "abc"'],
+    [['jobs', 'retry', '1', 'abc'], 'Expected ID to be the id of a job, such as 4711, got "abc"'],
     [['jobs', 'cancel', '1'], 'Expected --reason followed by TEXT, got nothing.'],
     [
       ['jobs', '--store', 'redis://:secret@h'],
-      'Expected --store or HOLDFAST_STORE to be a postgres:// url, got one that begins with "redis".',
+      'Expected --store or HOLDFAST_STORE to be a postgres:// URL, got one that begins with "redis".',
     ],
   ]
   for (const [typed, sentence] of cases) {

@@ -59,6 +59,13 @@ describe('the URL of the store', () => {
     })
   })
 
+  test('is taken from a file that an editor has begun with a byte order mark', async () => {
+    await using locks = await connect(url)
+    await locks.acquire('invoice')
+    const listed = await shell.run(['ls', '--json', '--store-file', fileWith(`\ufeff${url}\n`)])
+    expect(listed).toMatchObject({ code: 0, stdout: expect.stringContaining('"invoice"') })
+  })
+
   test('is given once', async () => {
     const path = fileWith(url)
     const typed = await shell.run(['ls', '--store', url, '--store-file', path])

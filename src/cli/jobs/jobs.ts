@@ -3,7 +3,7 @@ import { type ActionOptions, refuseOptions } from '../action-options.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
 import { interruption } from '../interruption.ts'
-import { filterOf, isFiltered, NO_FILTER } from '../job-filter.ts'
+import { filterOf, isFiltered, isJobId, NO_FILTER } from '../job-filter.ts'
 import {
   countLines,
   historyLines,
@@ -159,7 +159,7 @@ function selectionOf(given: ParsedArguments, ids: readonly string[]): JobSelecti
     throw new UsageError(
       'Expected either IDs, or at least one of --state, --name, --id, --since and --before.',
     )
-  return isChosen ? filter : ids
+  return isChosen ? filter : ids.map(jobId)
 }
 
 function report(given: ParsedArguments, done: string, ids: readonly string[], otherwise: string): number {
@@ -178,7 +178,12 @@ function onlyId(ids: readonly string[]): string {
   const [id, more] = ids
   if (id === undefined) throw new UsageError('Expected ID, got nothing.')
   if (more !== undefined) throw expected('ID alone', 'given', more)
-  return id
+  return jobId(id)
+}
+
+function jobId(text: string): string {
+  if (isJobId(text)) return text
+  throw expected('ID', 'the id of a job, such as 4711', text)
 }
 
 function refuseWords([word]: readonly string[]): void {
