@@ -1,3 +1,6 @@
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { connect, type Lease, type Locks } from '../../src/index.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
@@ -135,5 +138,41 @@ describe.each(places)('with a user of $name that may only read', ({ open }) => {
   test('evict is refused by the server', async () => {
     const { code, stderr } = await shell.run(['evict', 'job:backup', '--reason', 'test'])
     expect([code, stderr]).toEqual([69, expect.stringMatching(/may not do what/)])
+  })
+})
+
+describe('a lock file that is not there', () => {
+  let folder: string
+  let shell: Shell
+  beforeEach(() => {
+    folder = mkdtempSync(join(tmpdir(), 'holdfast-looking-'))
+    shell = new Shell({ XDG_STATE_HOME: folder, HOME: folder })
+  })
+  afterEach(async () => {
+    await shell.close()
+    rmSync(folder, { recursive: true, force: true })
+  })
+
+  const looks = [['ls'], ['show', 'key'], ['wait', 'key', '-w', '0'], ['top', '--once']]
+
+  test('is refused where it is named, and is not made', async () => {
+    const path = join(folder, 'no', 'locks.db')
+    for (const words of looks)
+      expect(await shell.run([...words, '--store', `sqlite:${path}`])).toEqual({
+        code: 69,
+        stdout: '',
+        stderr: expect.stringMatching(/^holdfast: There is no lock file at "[^\n]+\n$/),
+      })
+    expect(readdirSync(folder)).toEqual([])
+    writeFileSync(join(folder, 'empty.db'), '')
+    expect((await shell.run(['ls', '--store', `sqlite:${join(folder, 'empty.db')}`])).code).toBe(69)
+    expect(statSync(join(folder, 'empty.db')).size).toBe(0)
+  })
+
+  test.runIf(process.platform === 'linux')('holds no key where it is the default one', async () => {
+    for (const words of looks) expect((await shell.run(words)).code).toBe(0)
+    expect(readdirSync(folder)).toEqual([])
+    expect((await shell.run(['acquire', 'key', '--ttl', '1m'])).code).toBe(0)
+    expect((await shell.run(['ls', '--json'])).stdout).toContain('"key"')
   })
 })

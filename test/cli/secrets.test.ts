@@ -52,10 +52,10 @@ describe('the URL of the store', () => {
     const env = { HOLDFAST_STORE_FILE: fileWith(url) }
     expect((await shell.run(['ls', '--json'], { env })).stdout).toContain('"invoice"')
     const other = ['--store', `sqlite:${join(folder, 'other.db')}`]
-    expect(await shell.run(['ls', ...other], { env })).toEqual({
-      code: 0,
+    expect(await shell.run(['evict', 'invoice', '--reason', 'test', ...other], { env })).toEqual({
+      code: 1,
       stdout: '',
-      stderr: `holdfast: no key is held in sqlite ${join(folder, 'other.db')}\n`,
+      stderr: `holdfast: nobody holds or waits for "invoice" in sqlite ${join(folder, 'other.db')}\n`,
     })
   })
 
@@ -82,6 +82,7 @@ describe('the URL of the store', () => {
   })
 
   test.each(['0600', '0400', '0640', '0440'])('may be in a file of mode %s', async (mode) => {
+    await (await connect(url)).close()
     const { code } = await shell.run(['ls', '--store-file', fileWith(url, Number.parseInt(mode, 8))])
     expect(code).toBe(0)
   })

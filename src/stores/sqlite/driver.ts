@@ -1,12 +1,11 @@
-import { readOnlyStore } from '../../base/read-only.ts'
 import { InvalidArgumentError } from '../../errors.ts'
 import type { Driver } from '../driver.ts'
+import { lookAtSqlite } from './looking.ts'
 import { openSqlite } from './open.ts'
 
 export const driver: Driver = {
   async open(url, { readOnly }) {
-    const store = await openSqlite(pathOf(url))
-    return readOnly ? readOnlyStore(store) : store
+    return readOnly ? lookAtSqlite(pathOf(url)) : openSqlite(pathOf(url))
   },
   async diagnose(url) {
     const { diagnoseSqlite } = await import('./doctor.ts')

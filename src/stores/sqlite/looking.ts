@@ -1,0 +1,48 @@
+import { statSync } from 'node:fs'
+import { readOnlyStore } from '../../base/read-only.ts'
+import type { Store } from '../../contract/store.ts'
+import { StoreError } from '../../errors.ts'
+import { defaultSqlitePath, parsePath } from './file-path.ts'
+import { openSqlite, sqliteStore } from './open.ts'
+
+/**
+ * A lock file for those who only look. To open a file that is not there would make it, with its folders and tables.
+ *
+ * @throws {StoreError} `store-refused` when there is no file. The default file of the user need not be there: the first lock
+ * makes it, so before that no key is held.
+ */
+export async function lookAtSqlite(path: string): Promise<Store> {
+  const file = parsePath(path)
+  const isThere = (): boolean => {
+    if (isWritten(file)) return true
+    if (isDefault(file)) return false
+    throw new StoreError(
+      'store-refused',
+      `There is no lock file at ${JSON.stringify(file)}. Check the path; the first process that takes a lock there makes the file.`,
+    )
+  }
+  const store = isThere() ? await openSqlite(file) : sqliteStore(file)
+  return {
+    ...readOnlyStore(store),
+    inspect: (request) => (isThere() ? store.inspect(request) : { rooms: [], next: undefined }),
+  }
+}
+
+/** What is in the place of a file, or cannot be looked at, the store refuses by itself. */
+function isWritten(file: string): boolean {
+  try {
+    const there = statSync(file, { throwIfNoEntry: false })
+    return there !== undefined && (there.size > 0 || !there.isFile())
+  } catch {
+    return true
+  }
+}
+
+function isDefault(file: string): boolean {
+  try {
+    return file === defaultSqlitePath()
+  } catch {
+    // This user has no home folder.
+    return false
+  }
+}
