@@ -3,6 +3,7 @@ import { measure } from '../../src/cli/bench/measure.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { freePort } from '../servers/free-port.ts'
 import { startPostgres } from '../servers/postgres-server.ts'
+import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
 import { Shell } from './holdfast-process.ts'
 import { openSqlite, sharedStores, type TestStore } from './stores.ts'
@@ -83,6 +84,18 @@ test('bench that is interrupted says what it has measured, gives its keys back, 
   expect(going.stdout).not.toContain('renew a lease')
   expect(going.stderr).toBe('')
   expect((await shell.run(['ls', '--json'], { env })).stdout).toBe('')
+})
+
+test('bench whose store goes away half-way says what it has measured, and exits with 69', async () => {
+  const store = await startRedis()
+  const going = shell.start(['bench', '--for', '2s', '--store', store.url])
+  await until('the second row is measured', async () => {
+    return (await store.command('KEYS', '*holdfast-bench:*'))?.toString() !== '' || undefined
+  })
+  await store.close()
+  expect(await going.exit).toBe(69)
+  expect(going.stdout).toMatch(/^a question about a free key /m)
+  expect(going.stderr).toMatch(/^holdfast: [^\n]+\n$/)
 })
 
 test('bench without a store exits with 69, and refuses numbers that make no sense with 64', async () => {

@@ -68,6 +68,9 @@ interface BenchRow extends Measured {
   readonly title: string
 }
 
+const ENDLESS = Number.POSITIVE_INFINITY
+const STORE_TIMEOUT_MS = 5000
+
 function worksOf(
   { waiters, flight, leases }: BenchPlan,
   clients: readonly [Locks, Locks],
@@ -75,7 +78,8 @@ function worksOf(
 ): readonly BenchWork[] {
   const [here] = clients
   const key = `holdfast-bench:${randomUUID()}`
-  const patient = { wait: Number.POSITIVE_INFINITY, maxWaiting: Number.POSITIVE_INFINITY, signal }
+  // A store that goes away would be waited for without an end.
+  const patient = { ...{ wait: ENDLESS, maxWaiting: ENDLESS, storeTimeout: STORE_TIMEOUT_MS }, signal }
   const cycle = (name: string) => timed(async () => (await here.acquire(name, patient)).release())
   return [
     {
@@ -125,7 +129,7 @@ function alone(work: Measurement['work']): BegunWork {
 async function beginHandOvers(
   key: string,
   [here, there]: readonly [Locks, Locks],
-  patient: { readonly wait: number; readonly signal: AbortSignal },
+  patient: TakingPatiently,
 ): Promise<BegunWork> {
   let [holding, waiting] = [here, there]
   let held = await holding.acquire(key, patient)
@@ -147,6 +151,8 @@ async function beginHandOvers(
   }
   return { work, [Symbol.asyncDispose]: async () => void (await held.release()) }
 }
+
+type TakingPatiently = NonNullable<Parameters<Locks['acquire']>[1]>
 
 async function timed(work: () => Promise<unknown>): Promise<number> {
   const beganAt = performance.now()
@@ -193,7 +199,9 @@ class ProgressLine {
   readonly #hasScreen = process.stderr.isTTY === true
 
   show(text: string): void {
-    if (this.#hasScreen) process.stderr.write(`${CLEAR}${text}`.slice(0, CLEAR.length + roomOnScreen() - 1))
+    // Standard output may be a file, and tells nothing of the width.
+    const width = (process.stderr.columns || 80) - 1
+    if (this.#hasScreen) process.stderr.write(`${CLEAR}${text.slice(0, width)}`)
   }
 
   end(): void {
