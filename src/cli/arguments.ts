@@ -107,11 +107,7 @@ export class ParsedArguments {
 }
 
 /** In milliseconds. A number without a unit is seconds, as in flock(1), timeout(1) and top(1). */
-export function durationIn(
-  name: string,
-  text: string,
-  { leastMs = 0 }: { readonly leastMs?: number } = {},
-): number {
+function durationIn(name: string, text: string, { leastMs = 0 }: { readonly leastMs?: number } = {}): number {
   const durationMs = Math.ceil(typedMs(text))
   if (durationMs < leastMs) {
     const least = leastMs % 60_000 === 0 ? `${leastMs / 60_000}m` : `${leastMs}ms`

@@ -232,6 +232,7 @@ test('dashboard refuses the --record-file of another store, and that of another 
   ])
   program.signal('SIGTERM')
   await program.exit
+  await (await connect(otherStore.url)).close()
   const other = await shell.run([...args, '--store', otherStore.url])
   expect([other.code, other.stderr]).toEqual([
     64,
