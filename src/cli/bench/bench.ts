@@ -27,6 +27,11 @@ export async function measureStore(given: ParsedArguments): Promise<number> {
   const rows: BenchRow[] = []
   const progress = new ProgressLine()
   try {
+    progress.show('waiting for the first lock')
+    // The votes of new Redlock servers do not count at once, and a warning says how long that takes.
+    await (
+      await here.acquire(`holdfast-bench:${randomUUID()}`, { wait: ENDLESS, ttl: TTL_MS, signal })
+    ).release()
     const works = worksOf(plan, [here, there], signal)
     for (const [at, { id, title, atOnce, begin }] of works.entries()) {
       progress.show(`${at + 1} of ${works.length}: ${title}`)
@@ -70,6 +75,8 @@ interface BenchRow extends Measured {
 
 const ENDLESS = Number.POSITIVE_INFINITY
 const STORE_TIMEOUT_MS = 5000
+/** If this process is killed, its keys are free after this time. */
+const TTL_MS = 10_000
 
 function worksOf(
   { waiters, flight, leases }: BenchPlan,
@@ -79,7 +86,11 @@ function worksOf(
   const [here] = clients
   const key = `holdfast-bench:${randomUUID()}`
   // A store that goes away would be waited for without an end.
-  const patient = { ...{ wait: ENDLESS, maxWaiting: ENDLESS, storeTimeout: STORE_TIMEOUT_MS }, signal }
+  const patient = {
+    ...{ wait: ENDLESS, maxWaiting: ENDLESS, storeTimeout: STORE_TIMEOUT_MS },
+    ttl: TTL_MS,
+    signal,
+  }
   const cycle = (name: string) => timed(async () => (await here.acquire(name, patient)).release())
   return [
     {
