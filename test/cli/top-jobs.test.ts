@@ -103,7 +103,7 @@ test('top --jobs filters by ids and by time, as options and in the screen', asyn
   await terminal.shows(/^Enqueued since \(a time, or 1h ago as 1h\): _$/m)
   terminal.type('soon')
   terminal.press('Enter')
-  await terminal.shows('Expected --since to be a number of seconds, or a duration')
+  await terminal.shows('Expected --since to be a time such as')
   terminal.press('C-u')
   terminal.type('1h')
   terminal.press('Enter')
@@ -347,7 +347,7 @@ test('a database that goes away ends top --jobs with 69 if it was told how often
 })
 
 test.each([
-  [['--jobs', '--store', 'redis://:secret@x'], 'to be a postgres:// url, got one that begins with "redis".'],
+  [['--jobs', '--store', 'redis://:secret@x'], 'to be a postgres:// URL, got one that begins with "redis".'],
   [['--jobs', '--prefix', 'job:'], 'Expected --prefix without --jobs, got both.'],
   [['--jobs', '--reverse'], 'Expected --reverse without --jobs, got both.'],
   [['--state', 'dead'], 'Expected --state together with --jobs, got it alone.'],
@@ -359,7 +359,7 @@ test.each([
   ],
   [['--jobs', '--state', 'late'], 'Expected --state to be one of pending, ready, blocked'],
   [['--jobs', '--since', '2026-99'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
-  [['--jobs', '--once', '--schema', 'a b'], 'Expected `schema` to be'],
+  [['--jobs', '--once', '--schema', 'a b'], 'Expected --schema to be'],
 ])('holdfast top %s is refused', async (args, sentence) => {
   const { code, stdout, stderr } = await shell.run(['top', ...args])
   expect([code, stdout, stderr]).toEqual([64, '', expect.stringContaining(sentence)])
