@@ -93,13 +93,15 @@ function aliasesOf(all: ReadonlySet<Declared>): ReadonlyMap<Declared, ReadonlySe
   return aliases
 }
 
-/** The packages that a declaration names itself, as words of a file's name. */
+/** The packages that a declaration names itself or adds to, as words of a file's name. */
 function packagesOf(declared: Declared): string[] {
   const named = [...declared.references(true)].flatMap((found) =>
     found.tag === 'foreign' ? [found.from] : [],
   )
-  const isOfNode = /\bBuffer\b|\bNodeJS\./.test(declared.text(true))
-  return [...named, ...(isOfNode ? ['node:'] : [])].map((from) =>
+  const text = declared.text(true)
+  const added = /^module ["']([^"']+)/m.exec(text)?.slice(1) ?? []
+  const isOfNode = /\bBuffer\b|\bNodeJS\./.test(text)
+  return [...named, ...added, ...(isOfNode ? ['node:'] : [])].map((from) =>
     from
       .replace(/^(node):.*/, '$1')
       .replace(/^@/, '')

@@ -77,6 +77,28 @@ describe('a list', () => {
     },
   )
 
+  test('has room for each of its columns on a screen of any width', async () => {
+    for (const key of ['invoice:42', 'report:daily']) await locks.acquire(key)
+    await waitFor('invoice:42', 3)
+    let leave = () => {}
+    const leading = locks.election('mailer').campaign(() => new Promise<void>((resolve) => (leave = resolve)))
+    await using opened = await open({ allowEvict: true })
+    const { page, url } = opened
+    for (const view of ['keys', 'contention', 'leaders', 'processes']) {
+      await page.goto(`${url}#/${view}`)
+      await page.locator(`table.${view} tbody tr`).first().waitFor()
+      for (let width = 1400; width > 720; width -= 40) {
+        await page.setViewportSize({ width, height: 800 })
+        const crowded = await page.evaluate(`[...document.querySelectorAll('main table th, main table td')]
+          .filter((cell) => cell.offsetParent !== null && (cell.scrollWidth > cell.clientWidth + 1 || (cell.matches('.holder') && cell.clientWidth < 90)))
+          .map((cell) => cell.className + ' ' + cell.clientWidth + ' ' + cell.textContent)`)
+        expect({ view, width, crowded }).toEqual({ view, width, crowded: [] })
+      }
+    }
+    leave()
+    await leading
+  })
+
   test('is sorted by a click on a title, and the other way round by another one', async () => {
     for (const key of ['a', 'b', 'c']) await locks.acquire(key)
     await waitFor('b', 2)

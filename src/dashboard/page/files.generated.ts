@@ -3328,7 +3328,7 @@ td.key button.copy {
   }
 
   th.trend {
-    width: 104px;
+    width: 120px;
   }
 
   .contention th.trend {
@@ -3347,6 +3347,12 @@ td.key button.copy {
 
   .contention th.average {
     width: 19%;
+  }
+
+  @media (max-width: 1040px) {
+    .contention th.average {
+      width: 180px;
+    }
   }
 
   .losses th.end {
@@ -4843,12 +4849,37 @@ td.actions button {
   padding: 2px 10px;
 }
 
+/* Columns give way one after the other, so that the holder always has room. */
+@media (max-width: 1260px) and (min-width: 721px) {
+  .keys .trend {
+    display: none;
+  }
+}
+
+@media (max-width: 1100px) and (min-width: 721px) {
+  .keys .fence {
+    display: none;
+  }
+}
+
 @media (max-width: 1040px) and (min-width: 721px) {
-  .keys .trend,
   .contention .holder,
   .contention .waits,
-  .keys .fence,
+  .leaders .fence,
   .tickets .id {
+    display: none;
+  }
+}
+
+@media (max-width: 920px) and (min-width: 721px) {
+  .keys .waits {
+    display: none;
+  }
+}
+
+@media (max-width: 780px) and (min-width: 721px) {
+  .keys .mode,
+  .leaders .observers {
     display: none;
   }
 }
