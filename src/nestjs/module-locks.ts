@@ -1,3 +1,4 @@
+import { paused, systemClock } from '../base/clock.ts'
 import { processWide } from '../base/process-wide.ts'
 import {
   createRequestLocks,
@@ -29,8 +30,15 @@ export class ModuleLocks {
   /** For calls outside of requests. Hooks of other modules may make some after the last request. */
   readonly #calls: RequestLocks
 
-  constructor(server: ServerLocks, options: RequestLocksOptions) {
+  readonly #graceMs: number
+
+  /** `graceMs`: how long a shutdown waits for calls outside of requests. */
+  constructor(
+    server: ServerLocks,
+    { graceMs, ...options }: RequestLocksOptions & { readonly graceMs: number },
+  ) {
     this.#server = server
+    this.#graceMs = graceMs
     this.#calls = createRequestLocks(server.locks, options)
   }
 
@@ -63,9 +71,14 @@ export class ModuleLocks {
     void this.#server.requests.close()
   }
 
-  /** The last one: no request is left to be answered. Other modules may have calls that still run, as NestJS may call their hooks later. */
+  /**
+   * The last one: no request is left to be answered. Other modules may have calls that still run, as NestJS may call their hooks later. After
+   * the grace these lose their locks: they may wait for this very shutdown, or for their signal.
+   */
   async onApplicationShutdown(): Promise<void> {
-    await this.#calls.close()
+    const ended = new AbortController()
+    const calls = this.#calls.close().then(() => ended.abort())
+    await Promise.race([calls, paused(systemClock, this.#graceMs, ended.signal)])
     await this.#server.close()
   }
 }

@@ -1,6 +1,7 @@
 import { type DynamicModule, Module, type ModuleMetadata } from '@nestjs/common'
 import { DiscoveryModule, DiscoveryService } from '@nestjs/core'
 import { checkObject, checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { HOLD_RANGE, parseDuration } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import { openServerLocks, type ServerLocks, type ServerLocksOptions } from '../http/index.ts'
 import type { Locks } from '../index.ts'
@@ -14,7 +15,10 @@ export const LOCKS: unique symbol = Symbol.for('holdfast locks')
 
 /** Where the locks of an application come from, and how its jobs run. */
 export interface HoldfastModuleOptions extends ServerLocksOptions {
-  /** For the jobs of `@Scheduled`: their time zone, grace, `onRun` and `onError`. Default: failures go to the logger of NestJS. */
+  /**
+   * For the jobs of `@Scheduled`: their time zone, grace, `onRun` and `onError`. A shutdown waits for as long as the grace for methods with
+   * `@WithLock` outside of requests, too. Default: failures go to the logger of NestJS, and the grace is 10 s.
+   */
   readonly schedule?: ScheduleOptions | undefined
 }
 
@@ -111,8 +115,13 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
   const moduleLocks = {
     provide: MODULE_LOCKS,
     inject: [LOCKS, SETUP],
-    async useFactory(locks: Locks, { opened, server: { statusCodes } }: Setup): Promise<ModuleLocks> {
-      return new ModuleLocks(opened ?? (await openServerLocks({ locks, statusCodes })), { statusCodes })
+    async useFactory(
+      locks: Locks,
+      { opened, schedule, server: { statusCodes } }: Setup,
+    ): Promise<ModuleLocks> {
+      const own = opened ?? (await openServerLocks({ locks, statusCodes }))
+      const graceMs = parseDuration('schedule.grace', schedule.grace ?? 10_000, HOLD_RANGE)
+      return new ModuleLocks(own, { statusCodes, graceMs })
     },
   }
   const background = {

@@ -470,6 +470,50 @@ describe.each(platforms)('the module on $name', (served) => {
     expect(await errorOf(locks.acquire('job'))).toMatchObject({ code: 'closed' })
   })
 
+  test('waits no longer than the grace for methods outside of requests, which may wait for the shutdown themselves', async () => {
+    const ends: string[] = []
+    const begun = Array.from({ length: 3 }, gate)
+    let close = (): Promise<void> => Promise.resolve()
+    @Injectable()
+    class Consumer {
+      @WithLock('loop')
+      async loop(): Promise<void> {
+        const { signal } = currentLock()
+        begun[0]?.open()
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()))
+        ends.push('its signal has aborted')
+      }
+      @WithLock('inner')
+      async inner(): Promise<void> {
+        begun[1]?.open()
+        const waiting = app.get<Locks>(LOCKS).acquire('taken', { wait: Number.POSITIVE_INFINITY })
+        ends.push((await errorOf(waiting)).message)
+      }
+      @WithLock('self')
+      async self(): Promise<void> {
+        begun[2]?.open()
+        await close()
+        ends.push('it has closed the application')
+      }
+    }
+    const { app } = await serve(
+      [HoldfastModule.forRoot({ store: 'memory:', schedule: { grace: '200ms' } })],
+      { providers: [Consumer] },
+    )
+    const [consumer, locks] = [app.get(Consumer), app.get<Locks>(LOCKS)]
+    close = () => app.close()
+    await locks.acquire('taken')
+    const calls = [consumer.loop(), consumer.inner()]
+    await Promise.all(begun.slice(0, 2).map((each) => each.opened))
+    calls.push(consumer.self())
+    await Promise.allSettled(calls)
+    expect(ends.toSorted()).toEqual([
+      expect.stringContaining('These locks were closed'),
+      'it has closed the application',
+      'its signal has aborted',
+    ])
+  })
+
   test('leaves locks open that were given to it', async () => {
     const { locks } = twoProcesses()
     const { app } = await serve([HoldfastModule.forRoot({ locks })])
