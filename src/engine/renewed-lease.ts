@@ -293,9 +293,9 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
     const error = lossOf(this.ticket, why, { reason, evictedBecause, cause: this.lastError })
     const at = this.now()
     const heldMs = this.heldMs(at)
-    // An error of a renewal was told when it came. Silence is certain only now.
-    const isUnanswered =
-      reason === 'expired' && this.attempts > 0 && this.lastError === undefined && !this.isUsedUp(at)
+    // An error of a renewal was told when it came. Silence is certain only now. A loss that is noticed late is one of a process that stood still.
+    const isSilent = this.attempts > 0 && this.lastError === undefined && -this.leftMs(at) < NOTICED_LATE_MS
+    const isUnanswered = reason === 'expired' && isSilent && !this.isUsedUp(at)
     this.end({ tag: 'lost', error })
     this.tell(error)
     // Last, because a listener may do anything with the lease. The lease is over by now, and cannot end again.
@@ -319,6 +319,8 @@ export const EXTENDING: Purpose = { extending: true }
 const MIN_ATTEMPT_MS = 10
 /** A pause is at least 25 ms, and longer after each failure. */
 const SLACK_OF_RETRY_MS = 8
+/** A process that does not stand still notices the end of a lease within this time. */
+const NOTICED_LATE_MS = 500
 const EXPIRED = 'Its deadline passed before a renewal was confirmed.'
 const STORE_RESET =
   'The store no longer knew it before its time: it was restarted or flushed, or its clock jumped.'

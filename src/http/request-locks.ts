@@ -194,21 +194,36 @@ class LocksOfRequests implements RequestLocks {
         waited = wait.waited
         const onBegun = () => {
           wait.waited()
-          // A framework catches what a handler throws. Without one the client would wait for an answer for ever.
-          try {
-            next()
-          } catch (error) {
-            next(withStatus(error, this.#statusCodes) as Error)
-          }
+          this.#run(next)
         }
         return await idempotency.answer(request, reply, { signal: wait.signal, onBegun })
       }
     } catch (error) {
-      return next(withStatus(error, this.#statusCodes) as Error)
+      return this.#refuse(next, error)
     } finally {
       waited()
     }
-    next()
+    this.#run(next)
+  }
+
+  /** A framework catches what a handler throws. Without one the client would wait for an answer for ever. */
+  #run(next: (error?: Error) => void): void {
+    try {
+      next()
+    } catch (error) {
+      this.#refuse(next, error)
+    }
+  }
+
+  #refuse(next: (error?: Error) => void, reason: unknown): void {
+    try {
+      next(withStatus(reason, this.#statusCodes) as Error)
+    } catch (error) {
+      // As without this middleware: nobody has caught it.
+      queueMicrotask(() => {
+        throw error
+      })
+    }
   }
 
   /** A wait ends when one of the signals aborts, or when these locks are closed. */

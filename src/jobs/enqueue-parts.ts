@@ -3,7 +3,7 @@ import type { JobEntry } from './new-job.ts'
 /** So that no statement reaches its time limit, and no text is made that holds the event loop. */
 const MOST_AT_ONCE = 5000
 const MOST_CHARACTERS = 4_194_304
-/** Within a statement the keys are in order, so that two calls with the same keys do not deadlock. So lists with keys are cut late. */
+/** Within one statement the keys are in order, so two calls with the same keys do not deadlock. So lists with keys have larger parts. */
 const MOST_CHARACTERS_WITH_KEYS = 67_108_864
 
 /** The jobs of each statement, in their order. */

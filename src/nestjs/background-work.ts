@@ -42,7 +42,7 @@ export class BackgroundWork {
   async onApplicationBootstrap(): Promise<void> {
     const instances = this.#instances()
     const jobs = instances.flatMap(scheduledMethods)
-    const offices = instances.flatMap(leadershipMethods)
+    const methods = instances.flatMap(leadershipMethods)
     const schedule = createSchedule(this.#locks, {
       onError: (error, { name }) => this.#warn(`The scheduled job ${JSON.stringify(name)} failed.`, error),
       ...this.#options,
@@ -51,12 +51,12 @@ export class BackgroundWork {
       schedule.add(note.name, note.expression, note.options, (run) => runInBackground(() => call(run)))
     }
     // All are checked before the first one starts.
-    const elections = offices.map((office) => ({ office, election: this.#locks.election(office.note.key) }))
-    checkRivals(offices)
-    for (const { office, election } of elections) await checkCampaign(election, office.note.options)
+    const elections = methods.map((method) => ({ method, election: this.#locks.election(method.note.key) }))
+    checkKeys(methods)
+    for (const { method, election } of elections) await checkCampaign(election, method.note.options)
     if (jobs.length > 0) schedule.start()
     this.#schedule = schedule
-    this.#campaigns = elections.map(({ office, election }) => this.#campaign(office, election))
+    this.#campaigns = elections.map(({ method, election }) => this.#campaign(method, election))
   }
 
   /** A run may end, and a leader settle, before the modules are taken apart further. */
@@ -137,9 +137,9 @@ function refuseMethods(instance: object): void {
 }
 
 /** Two methods with one key would wait for each other. @throws {InvalidArgumentError} */
-function checkRivals(offices: readonly NotedMethod<LeadershipNote>[]): void {
+function checkKeys(methods: readonly NotedMethod<LeadershipNote>[]): void {
   const titles = new Map<string, string>()
-  for (const { title, note } of offices) {
+  for (const { title, note } of methods) {
     const taken = titles.get(note.key)
     if (taken !== undefined) {
       throw new InvalidArgumentError(

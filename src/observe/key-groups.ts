@@ -5,8 +5,8 @@ export interface GroupOptions {
   /** The group of a key. Default: the part before its first colon, `invoice` of `invoice:42`. */
   readonly group?: ((key: string) => string) | undefined
   /**
-   * How many groups there may be, and how many elections, in all calls for one registry or meter together. Further ones are counted as
-   * `other`. Default: 50.
+   * How many groups there may be, and how many elections. Of locks, all calls for one registry or meter count together. Further ones are
+   * counted as `other`. Default: 50.
    */
   readonly maxGroups?: number | undefined
 }

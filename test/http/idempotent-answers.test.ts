@@ -104,6 +104,14 @@ describe('the first answer', () => {
     expect(errors).toEqual([])
   })
 
+  test('is the error that the handler throws, also for a request without a key', async () => {
+    const { url } = await serve(() => {
+      throw Object.assign(new Error('no funds'), { statusCode: 402 })
+    })
+    const answer = await fetch(url, { method: 'POST' })
+    expect([answer.status, await answer.text()]).toEqual([402, 'no funds'])
+  })
+
   test('is compressed if it is long', async () => {
     const orders = JSON.stringify(
       Array.from({ length: 600 }, (_, id) => ({ id, state: 'shipped', city: 'Köln' })),

@@ -133,10 +133,14 @@ test('large jobs of a group that another transaction has locked hold up no job o
   await jobs.migrate()
   await addJobs(scene, 5, COMPRESSIBLE)
   await scene.sql(`update $schema.jobs set group_key = 'held'`)
+  await addJobs(scene, 10, `to_json(repeat('x', ${3 * MIB}))`)
+  await scene.sql(`update $schema.jobs set group_key = 'held ' || id where group_key is null`)
   await jobs.enqueueAll(Array.from({ length: 20 }, (_, n) => ({ name: 'large', group: `free ${n}` })))
   const client = await scene.connect()
   await client.query('begin')
-  await client.query(`select pg_advisory_xact_lock(${scene.schema}.jobs_group_lock('held'))`)
+  await client.query(
+    `select pg_advisory_xact_lock(${scene.schema}.jobs_group_lock(group_key)) from ${scene.schema}.jobs where group_key like 'held%'`,
+  )
   const first = await claim(scene, 50)
   expect(first.jobs).toHaveLength(20)
   const second = await claim(scene, 50)

@@ -251,7 +251,9 @@ test('a handler hears of a cancellation long before the next renewal, and the ot
   })
   // A message may come before the subscription of the worker.
   await until('it listens', async () => {
-    const rows = await scene.sql(`select from pg_stat_activity where query ilike 'listen%holdfast_jobs%'`)
+    const rows = await scene.sql(
+      `select from pg_stat_activity where query ilike 'listen "holdfast_jobs"%' and application_name = 'holdfast jobs'`,
+    )
     return rows.length > 0
   })
   await jobs.cancel(ids[0] ?? '', { reason: 'no longer wanted' })

@@ -365,7 +365,8 @@ $function$;
 -- more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
--- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds.
+-- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds,
+-- or 20 if large jobs have to wait.
 -- The payloads of a claim have up to 4 MiB together, or it is a single job: a larger answer may come too late, again and again.
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
@@ -479,6 +480,7 @@ declare
   -- Which of these jobs may not be claimed ahead.
   alone boolean[];
   found integer;
+  rounds integer := 0;
   -- How many of these jobs to take, when such a one ends the claim, or there is no room for all.
   fit integer;
   -- Those that are not taken for that reason.
@@ -562,7 +564,7 @@ begin
       ) each;
     end if;
   end if;
-  for round in 1..5 loop
+  for round in 1..20 loop
     select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
       array_agg(c.group_key), sum(c.bytes), bool_or(c.bytes is null)
     into places, ids, priorities, alone, groups, bytes, has_large
@@ -629,6 +631,9 @@ begin
     end if;
     -- All jobs that were found were taken: there are no others.
     exit when taken >= coalesce(cardinality(places), 0) or taken >= wanted;
+    -- A round of a few large jobs whose groups are all locked does not count.
+    rounds := rounds + (taken > 0 or fit is null)::integer;
+    exit when rounds = 5;
     again := null;
     wanted := wanted - taken;
     most := wanted;

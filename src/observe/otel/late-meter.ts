@@ -13,7 +13,10 @@ export function beginWithMeter(
   const late = new LateMeter(begin)
   late.look()
   if (late.hasBegun) return () => late.stop()
-  const stopLooking = onWork(() => late.look())
+  const stopLooking = onWork(() => {
+    late.look()
+    if (late.hasBegun) stopLooking()
+  })
   return () => {
     stopLooking()
     late.stop()
