@@ -3368,6 +3368,41 @@ td.key button.copy {
   }
 }
 
+/* Columns give way one after the other, so that the holder always has room. */
+@media (max-width: 1260px) and (min-width: 721px) {
+  .keys .trend {
+    display: none;
+  }
+}
+
+@media (max-width: 1100px) and (min-width: 721px) {
+  .keys .fence {
+    display: none;
+  }
+}
+
+@media (max-width: 1040px) and (min-width: 721px) {
+  .contention .holder,
+  .contention .waits,
+  .leaders .fence,
+  .tickets .id {
+    display: none;
+  }
+}
+
+@media (max-width: 920px) and (min-width: 721px) {
+  .keys .waits {
+    display: none;
+  }
+}
+
+@media (max-width: 780px) and (min-width: 721px) {
+  .keys .mode,
+  .leaders .observers {
+    display: none;
+  }
+}
+
 td.key[data-depth="1"] {
   padding-inline-start: 32px;
 }
@@ -4847,41 +4882,6 @@ td.average span {
 td.actions button {
   min-height: 28px;
   padding: 2px 10px;
-}
-
-/* Columns give way one after the other, so that the holder always has room. */
-@media (max-width: 1260px) and (min-width: 721px) {
-  .keys .trend {
-    display: none;
-  }
-}
-
-@media (max-width: 1100px) and (min-width: 721px) {
-  .keys .fence {
-    display: none;
-  }
-}
-
-@media (max-width: 1040px) and (min-width: 721px) {
-  .contention .holder,
-  .contention .waits,
-  .leaders .fence,
-  .tickets .id {
-    display: none;
-  }
-}
-
-@media (max-width: 920px) and (min-width: 721px) {
-  .keys .waits {
-    display: none;
-  }
-}
-
-@media (max-width: 780px) and (min-width: 721px) {
-  .keys .mode,
-  .leaders .observers {
-    display: none;
-  }
 }
 
 /* On a phone each row is a card: who and what in full lines, the rest side by side under its own title. */
