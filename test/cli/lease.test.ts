@@ -112,7 +112,34 @@ describe.each(sharedStores)('a lease across two commands, on $name', ({ open }) 
     const piped = shell.terminal(`eval "$HOLDFAST acquire deploy ${options} | cat"`, '')
     expect(await piped.exit).toBe(0)
     expect((await shell.run(['release', piped.stdout])).code).toBe(0)
-    expect(readdirSync(folder).filter((name) => name.includes('.lease.'))).toEqual([])
+    expect(readdirSync(folder).filter((name) => name.startsWith('.holdfast-'))).toEqual([])
+  })
+
+  test.each([
+    ['a folder of /dev', '/dev/shm', 'deploy.lease'],
+    ['a file with the longest name', tmpdir(), 'l'.repeat(255)],
+  ])('is read by its owner only in %s', async (_, parent, name) => {
+    if (!existsSync(parent)) return
+    const own = mkdtempSync(join(parent, 'holdfast-lease-'))
+    try {
+      const path = join(own, name)
+      writeFileSync(path, 'old', { mode: 0o644 })
+      await acquired('--lease-file', path)
+      expect(statSync(path).mode & 0o777).toBe(0o600)
+      expect(readdirSync(own)).toEqual([name])
+      expect((await shell.run(['release', '--lease-file', path])).code).toBe(0)
+    } finally {
+      rmSync(own, { recursive: true, force: true })
+    }
+  })
+
+  test('is written through a link to a device, which stays', async () => {
+    const link = join(folder, 'device')
+    symlinkSync('/dev/full', link)
+    const refused = await shell.run(['acquire', 'deploy', '--ttl', '1m', '--lease-file', link])
+    expect([refused.code, lstatSync(link).isSymbolicLink()]).toEqual([74, true])
+    expect(await isTaken()).toBe(false)
+    rmSync(link)
   })
 
   test('stays taken where extend cannot write it', async () => {

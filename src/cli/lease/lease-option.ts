@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
-import { lstatSync, readFileSync, renameSync, rmSync, writeFileSync, writeSync } from 'node:fs'
-import { resolve } from 'node:path'
+import { readFileSync, renameSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import { dirname, join, resolve } from 'node:path'
 import { messageOf } from '../../base/thrown.ts'
 import { isHoldfastError, type Lease, type LeaseJson, type Locks } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
@@ -84,8 +84,8 @@ function write(lease: Lease, given: ParsedArguments): string | undefined {
   try {
     // At once: a stream would tell of a closed pipe or a full disk when the lease is let go already.
     if (path === undefined) writeSync(1, line)
-    else if (isFilePath(path)) replaceFile(path, line)
-    else writeFileSync(path, line)
+    else if (isReplaced(path)) replaceFile(path, line)
+    else writeFileSync(path, line, { mode: OWNER_ONLY })
     return undefined
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
@@ -95,9 +95,10 @@ function write(lease: Lease, given: ParsedArguments): string | undefined {
 
 /** A new file in the place of the path: an old file may have another mode or owner, or be a link to somewhere else. */
 function replaceFile(path: string, text: string): void {
-  const written = `${path}.${randomUUID()}`
+  // Its name is short, as that of the path may be as long as the file system allows.
+  const written = join(dirname(path), `.holdfast-${randomUUID().slice(0, 8)}`)
   try {
-    writeFileSync(written, text, { mode: 0o600, flag: 'wx' })
+    writeFileSync(written, text, { mode: OWNER_ONLY, flag: 'wx' })
     renameSync(written, path)
   } catch (error) {
     rmSync(written, { force: true })
@@ -105,9 +106,12 @@ function replaceFile(path: string, text: string): void {
   }
 }
 
-/** Not for `/dev/stdout`, `/dev/fd/63` and named pipes: they are written to, and never replaced. */
-function isFilePath(path: string): boolean {
-  if (/^\/(?:dev|proc)\//.test(resolve(path))) return false
-  const there = lstatSync(path, { throwIfNoEntry: false })
-  return there === undefined || there.isFile() || there.isSymbolicLink()
+/** A pipe, a device, an open file such as `/dev/fd/63`, and a link to one of them are written to, and never replaced. */
+function isReplaced(path: string): boolean {
+  if (OPEN_FILES.test(resolve(path))) return false
+  const there = statSync(path, { throwIfNoEntry: false })
+  return there === undefined || there.isFile()
 }
+
+const OPEN_FILES = /^\/(?:proc\/|dev\/(?:fd\/|stdout$|stderr$))/
+const OWNER_ONLY = 0o600
