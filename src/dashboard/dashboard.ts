@@ -214,12 +214,7 @@ class DashboardHandler {
     }
     const { watch } = this.#live
     const note = (evicted: readonly string[]): void => watch.noteEviction(key, evicted, reason)
-    const asked = ids === undefined ? undefined : askedTicketsIn(ids)
-    const evicted =
-      asked === undefined
-        ? await this.#locks.evictAll(key, { reason })
-        : await evictTickets(this.#locks, { key, ids: asked, reason }, note)
-    if (asked === undefined) note(evicted)
+    const evicted = await evictTickets(this.#locks, { key, ids: askedTicketsIn(ids), reason }, note)
     watch.lookNow()
     send(response, 200, JSON.stringify({ evicted }), JSON_TYPE)
   }

@@ -131,7 +131,7 @@ describe('with a token', () => {
     for (const credentials of known) {
       for (const site of foreign) {
         const all = { ...credentials, ...site, ...JSON_BODY }
-        const body = JSON.stringify({ key: 'k', reason: 'evil' })
+        const body = JSON.stringify({ key: 'k', ids: [lease.id], reason: 'evil' })
         expect((await ask(server, { path: '/api/evict', method: 'POST', headers: all, body })).status).toBe(
           403,
         )
@@ -155,7 +155,7 @@ describe('with a token', () => {
         path: '/api/evict',
         method: 'POST',
         headers: { authorization: `Bearer ${TOKEN}`, 'content-type': type },
-        body: JSON.stringify({ key: 'k', reason: 'evil' }),
+        body: JSON.stringify({ key: 'k', ids: [lease.id], reason: 'evil' }),
       })
       expect(answer.status).toBe(400)
     }
@@ -180,7 +180,7 @@ test('a proxy that changes the host does not make our own page foreign', async (
       origin: 'https://locks.example',
       'sec-fetch-site': 'same-origin',
     },
-    body: JSON.stringify({ key: 'nobody', reason: 'x' }),
+    body: JSON.stringify({ key: 'nobody', ids: ['a'], reason: 'x' }),
   })
   expect(status).toBe(200)
 })
@@ -236,7 +236,7 @@ describe('without a token', () => {
       path: '/api/evict',
       method: 'POST',
       headers: JSON_BODY,
-      body: JSON.stringify({ key: 'k', reason: 'x' }),
+      body: JSON.stringify({ key: 'k', ids: [lease.id], reason: 'x' }),
     })
     expect(status).toBe(403)
     expect(lease.state).toBe('held')
@@ -337,9 +337,9 @@ test.each<
   'with %s, looking and evicting are answered as documented',
   async (_, options, { sends = {}, ...expected }) => {
     await start(options)
-    await locks.acquire('k')
+    const { id } = await locks.acquire('k')
     const headers = { ...JSON_BODY, ...sends }
-    const body = JSON.stringify({ key: 'k', reason: 'stuck' })
+    const body = JSON.stringify({ key: 'k', ids: [id], reason: 'stuck' })
     const looked = await ask(server, { path: '/api/view', headers })
     const evicted = await ask(server, { path: '/api/evict', method: 'POST', headers, body })
     expect({ look: looked.status, evict: evicted.status }).toEqual(expected)

@@ -363,28 +363,31 @@ describe('evicting', () => {
     ])
   })
 
-  test('with a key or a reason that is none is refused in one sentence', async () => {
-    await locks.acquire('k')
+  test('with a key, a ticket or a reason that is none is refused in one sentence', async () => {
+    const lease = await locks.acquire('k')
     for (const body of [
       '',
       '{',
       '1',
       'null',
-      { key: 1, reason: 'x' },
-      { key: 'k' },
-      { key: 'k', reason: '' },
+      { key: 1, ids: ['a'], reason: 'x' },
+      { key: 'k', ids: ['a'] },
+      { key: 'k', ids: ['a'], reason: '' },
       // A database would refuse these texts later, and the dashboard would report that the store is away.
-      { key: 'k', reason: 'a\0b' },
-      { key: 'k', reason: 'a\ud800' },
-      { key: 'a\0b', reason: 'x' },
-      { key: 'k'.repeat(1025), reason: 'x' },
+      { key: 'k', ids: ['a'], reason: 'a\0b' },
+      { key: 'k', ids: ['a'], reason: 'a\ud800' },
+      { key: 'a\0b', ids: ['a'], reason: 'x' },
+      { key: 'k'.repeat(1025), ids: ['a'], reason: 'x' },
+      // Nobody is meant, and not everybody.
+      { key: 'k', reason: 'x' },
+      { key: 'k', id: lease.id, reason: 'x' },
       ...[1, [], [1]].map((ids) => ({ key: 'k', ids, reason: 'x' })),
     ]) {
       const { status, text } = await evict(body)
       expect([body, status]).toEqual([body, 400])
       expect(JSON.parse(text).message).toMatch(/^Expected .*\.$/)
     }
-    expect((await evict({ key: 'k', reason: 'x'.repeat(20_000) })).status).toBe(400)
+    expect((await evict({ key: 'k', ids: [lease.id], reason: 'x'.repeat(20_000) })).status).toBe(400)
     expect((await view('key=k'))['holding']).toBe(1)
   })
 
@@ -402,7 +405,7 @@ describe('evicting', () => {
     let text = ''
     for await (const part of refused) text += part
     expect([refused.statusCode, text]).toEqual([400, expect.stringContaining('at most 16384 bytes')])
-    const next = send(JSON.stringify({ key: 'nobody', reason: 'x' }))
+    const next = send(JSON.stringify({ key: 'nobody', ids: ['a'], reason: 'x' }))
     const [answer] = await once(next, 'response')
     expect([answer.statusCode, next.reusedSocket]).toEqual([200, true])
     answer.resume()
@@ -419,7 +422,7 @@ describe('evicting', () => {
       path: '/api/evict',
       method: 'POST',
       headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ key: 'other', reason: 'x' }),
+      body: JSON.stringify({ key: 'other', ids: ['a'], reason: 'x' }),
     })
     expect(answer.status).toBe(400)
     await shown[Symbol.asyncDispose]()
@@ -430,7 +433,7 @@ describe('evicting', () => {
       throw new Error('connect ECONNREFUSED')
     }
     await locks.acquire('k')
-    const { status, text } = await evict({ key: 'k', reason: 'x' })
+    const { status, text } = await evict({ key: 'k', ids: ['a'], reason: 'x' })
     expect(status).toBe(503)
     expect(JSON.parse(text).message).not.toBe('')
   })
@@ -484,7 +487,7 @@ describe('the open pages', () => {
     sent.once('response', (response) => response.pause())
     sent.on('error', () => {})
     // An eviction makes the dashboard look at once.
-    const look = () => evict({ key: 'nobody', reason: 'x' })
+    const look = () => evict({ key: 'nobody', ids: ['a'], reason: 'x' })
     await until('it does not take more', async () => {
       await look()
       return (pending[0]?.() ?? 0) > 100_000
@@ -584,8 +587,8 @@ describe('the open pages', () => {
   })
 
   test('evict nobody if the dashboard is closed while the request arrives', async () => {
-    await locks.acquire('k')
-    const body = JSON.stringify({ key: 'k', reason: 'hangs' })
+    const { id } = await locks.acquire('k')
+    const body = JSON.stringify({ key: 'k', ids: [id], reason: 'hangs' })
     const headers = { 'content-type': 'application/json', 'content-length': String(body.length) }
     const { port } = server
     const sent = request({

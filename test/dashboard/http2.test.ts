@@ -51,7 +51,7 @@ test('HTTP/2 is as good: it looks, listens and evicts, and knows foreign pages',
     ...{ ':path': '/api/evict', ':method': 'POST', 'content-type': 'application/json' },
     origin: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
   }
-  const body = JSON.stringify({ key: 'k', reason: 'stuck' })
+  const body = JSON.stringify({ key: 'k', ids: [lease.id], reason: 'stuck' })
   expect((await ask({ ...evict, origin: 'http://evil.example' }, body))[0]).toBe(403)
   expect((await ask({ ':path': '/api/view', ':authority': 'evil.example' }))[0]).toBe(403)
   expect(await ask(evict, body)).toEqual([200, JSON.stringify({ evicted: [lease.id] })])

@@ -53,13 +53,13 @@ test('what was lost before anybody looked is listed, and the numbers count what 
   await using opened = await open(locks, { record: true, allowEvict: true })
   await lose('job:1')
   await until('the loss is seen', async () => (await opened.view('')).history.expired === 1)
-  await locks.acquire('job:2')
+  const { id } = await locks.acquire('job:2')
   await until('it is seen', async () => (await opened.view<KeyJson>('key=job:2')).holding === 1)
   const { status } = await ask(opened.server, {
     path: '/api/evict',
     method: 'POST',
     headers: { 'content-type': 'application/json' },
-    body: JSON.stringify({ key: 'job:2', reason: 'hangs' }),
+    body: JSON.stringify({ key: 'job:2', ids: [id], reason: 'hangs' }),
   })
   expect(status).toBe(200)
   const losses = await until('both are listed', async () => {
