@@ -39,7 +39,8 @@ describe.each([...sharedStores, { name: 'postgres', open: startPostgres }, { nam
       const env = { HOLDFAST_STORE: store.url }
       const { code, stdout, stderr } = await shell.run([...SMALL, '--json'], { env })
       expect([code, stderr]).toEqual([0, ''])
-      const { rows } = JSON.parse(stdout) as { rows: Row[] }
+      const { isComplete, rows } = JSON.parse(stdout) as { isComplete: boolean; rows: Row[] }
+      expect(isComplete).toBe(true)
       expect(rows.map(({ work }) => work)).toEqual(WORKS)
       for (const { count, perSecond, p50Ms, p99Ms, longestMs } of rows) {
         expect(count).toBeGreaterThan(0)
@@ -69,34 +70,50 @@ test('bench prints a table for people, and its titles name the numbers that were
   for (const row of rows) expect(row).toMatch(/ [\d,]+ +[\d.]+ ms +[\d.]+ ms +[\d.]+ ms$/)
 })
 
-test('bench that is interrupted says what it has measured, gives its keys back, and exits with 130', async () => {
-  await using store = await openSqlite()
-  const env = { HOLDFAST_STORE: store.url }
-  const going = shell.start(['bench', '--for', '2s'], { env })
-  // The second row: the first one takes no key.
-  await until('the second row is measured', async () => {
-    const { stdout } = await shell.run(['ls', '--json'], { env })
-    return stdout.includes('holdfast-bench:') || undefined
-  })
-  process.kill(going.pid, 'SIGINT')
-  expect(await going.exit).toBe(130)
-  expect(going.stdout).toMatch(/^a question about a free key /m)
-  expect(going.stdout).not.toContain('renew a lease')
-  expect(going.stderr).toBe('')
-  expect((await shell.run(['ls', '--json'], { env })).stdout).toBe('')
-})
+/** How `bench` says that it has measured the first row, and not all. */
+const FORMATS = [
+  { options: [], part: /^a question about a free key /m, missing: 'renew a lease' },
+  {
+    options: ['--json'],
+    part: /^\{"isComplete":false,.*"rows":\[\{"work":"question",.*\}\]\}\n$/,
+    missing: '"renewal"',
+  },
+]
 
-test('bench whose store goes away half-way says what it has measured, and exits with 69', async () => {
-  const store = await startRedis()
-  const going = shell.start(['bench', '--for', '2s', '--store', store.url])
-  await until('the second row is measured', async () => {
-    return (await store.command('KEYS', '*holdfast-bench:*'))?.toString() !== '' || undefined
-  })
-  await store.close()
-  expect(await going.exit).toBe(69)
-  expect(going.stdout).toMatch(/^a question about a free key /m)
-  expect(going.stderr).toMatch(/^holdfast: [^\n]+\n$/)
-})
+test.each(FORMATS)(
+  'bench $options that is interrupted says what it has measured, gives its keys back, and exits with 130',
+  async ({ options, part, missing }) => {
+    await using store = await openSqlite()
+    const env = { HOLDFAST_STORE: store.url }
+    const going = shell.start(['bench', '--for', '2s', ...options], { env })
+    // The second row: the first one takes no key.
+    await until('the second row is measured', async () => {
+      const { stdout } = await shell.run(['ls', '--json'], { env })
+      return stdout.includes('holdfast-bench:') || undefined
+    })
+    process.kill(going.pid, 'SIGINT')
+    expect(await going.exit).toBe(130)
+    expect(going.stdout).toMatch(part)
+    expect(going.stdout).not.toContain(missing)
+    expect(going.stderr).toBe('')
+    expect((await shell.run(['ls', '--json'], { env })).stdout).toBe('')
+  },
+)
+
+test.each(FORMATS)(
+  'bench $options whose store goes away half-way says what it has measured, and exits with 69',
+  async ({ options, part }) => {
+    const store = await startRedis()
+    const going = shell.start(['bench', '--for', '2s', '--store', store.url, ...options])
+    await until('the second row is measured', async () => {
+      return (await store.command('KEYS', '*holdfast-bench:*'))?.toString() !== '' || undefined
+    })
+    await store.close()
+    expect(await going.exit).toBe(69)
+    expect(going.stdout).toMatch(part)
+    expect(going.stderr).toMatch(/^holdfast: [^\n]+\n$/)
+  },
+)
 
 test('bench without a store exits with 69, and refuses numbers that make no sense with 64', async () => {
   const away = await shell.run(['bench', '--store', `redis://127.0.0.1:${await freePort()}`])

@@ -26,11 +26,12 @@ export async function measureStore(given: ParsedArguments): Promise<number> {
   await using there = await openLocks(url)
   const rows: BenchRow[] = []
   const progress = new ProgressLine()
+  let isComplete = false
   try {
     progress.show('waiting for the first lock')
     // The votes of new Redlock servers do not count at once, and a warning says how long that takes.
     await (
-      await here.acquire(`holdfast-bench:${randomUUID()}`, { wait: ENDLESS, ttl: TTL_MS, signal })
+      await here.acquire(`holdfast-bench-first:${randomUUID()}`, { wait: ENDLESS, ttl: TTL_MS, signal })
     ).release()
     const works = worksOf(plan, [here, there], signal)
     for (const [at, { id, title, atOnce, begin }] of works.entries()) {
@@ -39,12 +40,13 @@ export async function measureStore(given: ParsedArguments): Promise<number> {
       const measured = await measure({ work: begun.work, atOnce, durationMs: plan.durationMs, signal })
       rows.push({ work: id, title, ...measured })
     }
+    isComplete = true
   } finally {
     progress.end()
     // What was measured before an interruption or a failure is of use, too.
-    if (!given.flag('json') && rows.length > 0) printPage(url, rows)
+    if (given.flag('json')) print(json({ isComplete, ...summaryOf(url, plan.durationMs, rows) }))
+    else if (rows.length > 0) printPage(url, rows)
   }
-  if (given.flag('json')) print(json(summaryOf(url, plan.durationMs, rows)))
   return EXIT.ok
 }
 

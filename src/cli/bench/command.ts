@@ -11,11 +11,11 @@ export const bench: Subcommand = {
     waiters: { value: 'N', help: 'how many calls wait for the one key; default: 100' },
     flight: { value: 'N', help: 'how many free keys are taken at a time; default: 64' },
     leases: { value: 'N', help: 'how many leases are renewed at a time; default: 100' },
-    json: { help: 'one JSON object on one line' },
+    json: { help: 'one JSON object on one line, also after Ctrl-C' },
     ...storeOptions(),
   },
   details: `It keeps the store as busy as one process can, so other work of the store is
-slower meanwhile. All keys begin with holdfast-bench: and are released afterwards.
+slower meanwhile. All keys begin with holdfast-bench and are released afterwards.
 Two clients of one process take part, each with its own connections. The first
 row is the least that a request costs: a question about a free key.`,
 }
