@@ -147,7 +147,7 @@ describe.each(sharedStores)('a lease across two commands, on $name', ({ open }) 
     const full = shell.terminal('eval "$HOLDFAST extend \\"\\$LEASE\\" > /dev/full"', '', { LEASE: lease })
     expect(await full.exit).toBe(74)
     expect(full.stdout).toContain(
-      'holdfast: the extended lease cannot be written (ENOSPC), but the earlier one goes on',
+      'holdfast: the key is extended, but the new lease cannot be written (ENOSPC): the lease that you have still works for extend and release',
     )
     expect(await isTaken()).toBe(true)
     expect((await shell.run(['release', lease])).code).toBe(0)

@@ -46,7 +46,7 @@ export const extend: Subcommand = {
 the store has promised so far is over.
 
 Exit codes: 0 extended, 76 the lease was lost before: others may have had the
-key, 74 the lease is extended and cannot be written: the earlier one goes on,
+key, 74 the key is extended, the new lease cannot be written: LEASE still works,
 69 the store is unavailable or refuses.`,
 }
 

@@ -63,7 +63,9 @@ export async function handOn(lease: Lease, given: ParsedArguments): Promise<numb
 export function handOnExtended(lease: Lease, given: ParsedArguments): number {
   const failure = write(lease, given)
   if (failure === undefined) return letGo(lease)
-  complain(`the extended lease cannot be written (${failure}), but the earlier one goes on`)
+  complain(
+    `the key is extended, but the new lease cannot be written (${failure}): the lease that you have still works for extend and release`,
+  )
   letGo(lease)
   return EXIT.noOutput
 }
