@@ -10,11 +10,11 @@ export function escaped(text: string): string {
 }
 
 /**
- * Controls, line ends, unpaired surrogates, and what is invisible or turns the direction (Unicode TR36 §2.9). An emoji keeps the
- * variation selector that says how it is drawn.
+ * Controls, line ends, unpaired surrogates, blanks other than the space, and what is invisible or turns the direction (Unicode
+ * TR36 §2.9). An emoji, a keycap and an ideograph keep the variation selector that says how they are drawn.
  */
 export const UNPRINTABLE: RegExp =
-  /(?!(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/gu
+  /(?! |(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f]|(?<=[\d#*])\ufe0f\u20e3|(?<=\p{Unified_Ideograph})[\u{e0100}-\u{e01ef}])[\p{Cc}\p{Cf}\p{Cs}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]/gu
 
 /** Its beginning, and how long it is, where it is longer than so many UTF-16 units. */
 export function shortened(text: string, most: number): string {

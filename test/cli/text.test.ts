@@ -11,6 +11,8 @@ describe('a stranger’s text', () => {
     ['turns the direction of writing', 'a\u202eb', 'a\\u{202e}b'],
     ['hides in no width', 'a\u200bb\ufeff', 'a\\u{200b}b\\u{feff}'],
     ['is blank', 'a\u2800b\u3164c\u034fd\ufe0f', 'a\\u{2800}b\\u{3164}c\\u{34f}d\\u{fe0f}'],
+    ['is a blank of another width', 'a\u00a0b\u2003c\u3000d\u1680', 'a\\xa0b\\u{2003}c\\u{3000}d\\u{1680}'],
+    ['varies no ideograph', 'a\u{e0100}1\ufe0f', 'a\\u{e0100}1\\u{fe0f}'],
     ['ends the line in Unicode', 'a\u2028b', 'a\\u{2028}b'],
     ['is half a character', 'a\ud800', 'a\\u{d800}'],
   ])('that %s is escaped, also in JSON', (_, hostile, shown) => {
@@ -21,7 +23,8 @@ describe('a stranger’s text', () => {
   })
 
   test('that is only foreign stays as it is', () => {
-    expect(plain('Über 日本 🔒 ❤\ufe0f')).toBe('Über 日本 🔒 ❤\ufe0f')
+    const foreign = 'Über 日本 🔒 ❤\ufe0f 1\ufe0f\u20e3 葛\u{e0100}'
+    expect(plain(foreign)).toBe(foreign)
   })
 
   test('fences are strings in JSON', () => {

@@ -342,8 +342,9 @@ describe('the page', () => {
       'x'.repeat(1000),
       '%00%2e%2e/&key=other#?',
       'a\u2800b\u3164c\u034fd\ufe0f',
+      'a\u2003b\u3000c',
       'two  spaces',
-      'emoji ❤\ufe0f',
+      'emoji ❤\ufe0f 1\ufe0f\u20e3 葛\u{e0100}',
       '__proto__',
     ]
     const store = memoryStore()
@@ -365,7 +366,7 @@ describe('the page', () => {
             name
               .replace('\n', '\\x0a')
               .replace(
-                /\u202e|\u2800|\u3164|\u034f|(?<=d)\ufe0f/g,
+                /\u202e|\u2003|\u3000|\u2800|\u3164|\u034f|(?<=d)\ufe0f/g,
                 (each) => `\\u{${each.charCodeAt(0).toString(16)}}`,
               ),
           ),

@@ -65,7 +65,7 @@ export function visible(text) {
 
 /** As `UNPRINTABLE` on the command line. */
 const UNSEEN =
-  /((?!(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800])/u
+  /((?! |(?<=\p{Extended_Pictographic})[\ufe0e\ufe0f]|(?<=[\d#*])\ufe0f\u20e3|(?<=\p{Unified_Ideograph})[\u{e0100}-\u{e01ef}])[\p{Cc}\p{Cf}\p{Cs}\p{Z}\p{Default_Ignorable_Code_Point}\u2800])/u
 
 function escaped(character) {
   const code = character.codePointAt(0).toString(16)
