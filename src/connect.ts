@@ -55,7 +55,7 @@ export interface ConnectOptions extends LocksOptions {
   /**
    * Whether the locks are only looked at, by `inspect`, `peek` or a dashboard. Then a user that may only read is enough on Redis,
    * PostgreSQL and etcd, and a replica or a standby will do. Nothing is written, and calls that would change something are refused.
-   * See docs/inspect.md. Default: false.
+   * A SQLite file that is empty or not there is refused, too, unless it is the default file. See docs/inspect.md. Default: false.
    */
   readonly readOnly?: boolean | undefined
 }

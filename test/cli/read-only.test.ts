@@ -165,7 +165,10 @@ describe('a lock file that is not there', () => {
       })
     expect(readdirSync(folder)).toEqual([])
     writeFileSync(join(folder, 'empty.db'), '')
-    expect((await shell.run(['ls', '--store', `sqlite:${join(folder, 'empty.db')}`])).code).toBe(69)
+    expect(await shell.run(['ls', '--store', `sqlite:${join(folder, 'empty.db')}`])).toMatchObject({
+      code: 69,
+      stderr: expect.stringMatching(/^holdfast: The lock file "[^"]+" is empty\. [^\n]+\n$/),
+    })
     expect(statSync(join(folder, 'empty.db')).size).toBe(0)
   })
 
