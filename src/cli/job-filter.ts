@@ -108,9 +108,14 @@ export function isJobId(text: string): boolean {
 function timeIn(name: string, text: string): Date {
   const isIso = /^\d{4}-/.test(text)
   const time = new Date(isIso ? text : Date.now() - typedMs(text))
-  if (Number.isFinite(time.getTime()) && (!isIso || hasSuchDay(text))) return time
+  const isValid = time.getTime() >= FIRST_MS && time.getTime() < END_MS
+  if (isValid && (!isIso || hasSuchDay(text))) return time
   throw expected(name, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
 }
+
+/** The years 1 to 9999, which the jobs take. */
+const FIRST_MS = Date.parse('0001-01-01T00:00Z')
+const END_MS = Date.parse('+010000-01-01T00:00Z')
 
 /** `Date` reads February 30 as March 2, and with it come jobs that nobody meant. */
 function hasSuchDay(text: string): boolean {
