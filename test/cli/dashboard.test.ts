@@ -80,7 +80,7 @@ test('dashboard prints its address in a terminal, and with --allow-evict makes a
   const answer = await fetch(new URL('api/evict', address), {
     method: 'POST',
     headers: { cookie, 'content-type': 'application/json' },
-    body: JSON.stringify({ key: 'k', reason: 'stuck' }),
+    body: JSON.stringify({ key: 'k', ids: [lease.id], reason: 'stuck' }),
   })
   expect(await answer.json()).toEqual({ evicted: [lease.id] })
   program.signal('SIGTERM')
