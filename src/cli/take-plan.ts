@@ -41,7 +41,7 @@ export function takePlanOf(given: ParsedArguments): Omit<TakePlan, 'key' | 'ttlM
   }
 }
 
-/** A process takes half of that to start: the command of `run`, or the next one of a script. A shorter lease is over by then. */
+/** About half of it passes while the command of `run`, or the next command of a script, starts. */
 export const LEAST_TTL_MS = 100
 
 function shapeOf(given: ParsedArguments): HoldShape {

@@ -259,9 +259,10 @@ export class ClaimLoop {
 
 const NO_DEMAND: Demand = { places: 0, ahead: 0 }
 
-/** How often to ask for the jobs of a lost answer while its statement runs. If some jobs came, the next ones are there. */
+/** How often to ask for the jobs of a lost answer while its statement runs. */
+const EARLIER_RUNS_MS = 200
+
+/** Until the next question about the jobs of a lost answer. If some came, the next part can be had at once. */
 function pauseOf({ jobs }: ClaimResult): number {
   return jobs.length === 0 ? EARLIER_RUNS_MS : 0
 }
-
-const EARLIER_RUNS_MS = 200

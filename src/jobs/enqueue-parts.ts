@@ -1,9 +1,9 @@
 import type { JobEntry } from './new-job.ts'
+import { MOST_CHARACTERS } from './statements.ts'
 
 /** So that no statement reaches its time limit, and no text is made that holds the event loop. */
 const MOST_AT_ONCE = 5000
-const MOST_CHARACTERS = 4_194_304
-/** Within one statement the keys are in order, so two calls with the same keys do not deadlock. So lists with keys have larger parts. */
+/** Larger, because one statement takes its keys in order: two lists with the same keys, each in parts, may deadlock. */
 const MOST_CHARACTERS_WITH_KEYS = 67_108_864
 
 /** The jobs of each statement, in their order. */

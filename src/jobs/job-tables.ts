@@ -38,7 +38,7 @@ import {
   textArray,
 } from './statements.ts'
 
-/** The channel of wakes, for all schemas of a database. A message is the name of a job. */
+/** The channel of wakes, for all schemas of a database. A message names a job that is ready, or a worker whose job was cancelled. */
 export const CHANNEL = 'holdfast_jobs'
 
 interface About {

@@ -10,6 +10,7 @@ import {
   type ClaimRequest,
   type ClaimResult,
   type Completed,
+  MOST_CHARACTERS,
   type Settled,
   type Settlement,
   type Uncompleted,
@@ -151,9 +152,6 @@ export class SettlementQueue {
 
 /** A larger batch gains nothing, and others wait longer for the connection. */
 const BATCH = 500
-
-/** A statement with more than this many characters of results may take too long, and so may its repetition. */
-const MOST_CHARACTERS = 4_194_304
 
 /** How many of the first ones go into one statement. */
 function lengthOfBatch(pending: readonly PendingSettlement[]): number {

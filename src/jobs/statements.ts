@@ -78,6 +78,9 @@ export interface JobLease extends AttemptId {
   readonly begun: boolean
 }
 
+/** Of payloads or results in one statement. A larger one may take too long, and so may its repetition. A claim has the same limit. */
+export const MOST_CHARACTERS = 4_194_304
+
 /**
  * One entry for each version. A published entry never changes. A later version keeps every function that an older one calls,
  * because older processes go on working while a fleet is updated.

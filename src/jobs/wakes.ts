@@ -3,7 +3,7 @@ import type { ChannelSubscription } from '../postgres/subscription.ts'
 import { CHANNEL } from './job-tables.ts'
 
 export interface WakeListener {
-  /** Jobs of that name are ready, or a job of the worker of that name was cancelled; null: jobs of any name may be ready. */
+  /** `name`: that of jobs that are ready, or of a worker whose job was cancelled; null: jobs of any name may be ready. */
   wake(name: string | null): void
 }
 

@@ -115,7 +115,7 @@ export class JobWorker {
     this.#claims.start()
   }
 
-  /** A job of that name is ready, or `name` is this worker and one of its jobs was cancelled; null: a job of any name may be ready. */
+  /** `name`: that of jobs that are ready, or of a worker whose job was cancelled; null: jobs of any name may be ready. */
   wake(name: string | null): void {
     if (name === null || this.#handlers.has(name)) this.#claims.wake()
     if (name === this.#settings.name) this.#leases.renewSoon()

@@ -29,7 +29,6 @@ export class ModuleLocks {
   readonly #server: ServerLocks
   /** For calls outside of requests. Hooks of other modules may make some after the last request. */
   readonly #calls: RequestLocks
-
   readonly #graceMs: number
 
   /** `graceMs`: how long a shutdown waits for calls outside of requests. */
@@ -53,6 +52,7 @@ export class ModuleLocks {
     if (response !== undefined || isInBackground()) {
       return this.#server.requests.withLock(response, key, options, run)
     }
+    // With a signal, although it never aborts: `close()` does not wait for a call without one.
     return this.#calls.withLock(new AbortController().signal, key, options, run)
   }
 

@@ -82,6 +82,8 @@ Module({
 interface Setup {
   readonly server: ServerLocksOptions
   readonly schedule: ScheduleOptions
+  /** How long a shutdown waits for methods outside of requests. */
+  readonly graceMs: number
   opened?: ServerLocks
 }
 const SETUP: unique symbol = Symbol('holdfast setup')
@@ -100,7 +102,11 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
       const options = await useFactory(...injected)
       checkObject(options)
       const { schedule = {}, ...server } = options
-      return { server, schedule }
+      return {
+        server,
+        schedule,
+        graceMs: parseDuration('schedule.grace', schedule.grace ?? 10_000, HOLD_RANGE),
+      }
     },
   }
   const locks = {
@@ -117,10 +123,9 @@ function moduleWith({ imports = [], inject = [], useFactory }: HoldfastModuleAsy
     inject: [LOCKS, SETUP],
     async useFactory(
       locks: Locks,
-      { opened, schedule, server: { statusCodes } }: Setup,
+      { opened, graceMs, server: { statusCodes } }: Setup,
     ): Promise<ModuleLocks> {
       const own = opened ?? (await openServerLocks({ locks, statusCodes }))
-      const graceMs = parseDuration('schedule.grace', schedule.grace ?? 10_000, HOLD_RANGE)
       return new ModuleLocks(own, { statusCodes, graceMs })
     },
   }

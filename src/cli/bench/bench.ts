@@ -198,7 +198,7 @@ function printPage(url: string, rows: readonly BenchRow[]): void {
   for (const line of lines) print(line)
 }
 
-/** Three digits: 0.0512 ms, 3.4 ms, 120 ms. */
+/** Two digits, and three from 100 ms on: 0.051 ms, 3.4 ms, 120 ms. */
 function milliseconds(durationMs: number): string {
   return `${Number(durationMs.toPrecision(durationMs < 100 ? 2 : 3))} ms`
 }

@@ -20,7 +20,7 @@ export interface Measured {
   readonly longestMs: number
 }
 
-/** What comes before `durationMs` is not counted: code that is cold, and connections that open. @throws what the work throws. */
+/** A warm-up comes first, and is not counted: code is cold then, and connections open. @throws what the work throws. */
 export async function measure({ work, atOnce, durationMs, signal }: Measurement): Promise<Measured> {
   const loops = Array.from({ length: atOnce }, (_, index) => index)
   const around = async (forMs: number): Promise<{ times: RecordableHistogram; tookMs: number }> => {

@@ -1,4 +1,4 @@
-import type { JobState } from '../job.ts'
+import { type JobState, NOT_ENDED } from '../job.ts'
 import type { ScheduleDefinition, ScheduledJobSettings } from './options.ts'
 
 /**
@@ -140,16 +140,8 @@ export function lastJobOf({
 }: RawSchedule): { readonly hasEnded: boolean; readonly endedMs: number | null } | null {
   if (last === null) return null
   const { outcome, endedMs } = last
-  return { hasEnded: !NOT_ENDED.has(outcome), endedMs }
+  return { hasEnded: !NOT_ENDED.some((state) => state === outcome), endedMs }
 }
-
-const NOT_ENDED: ReadonlySet<string> = new Set<JobState>([
-  'pending',
-  'ready',
-  'blocked',
-  'delayed',
-  'running',
-])
 
 function dateOf(ms: number | null): Date | null {
   return ms === null ? null : new Date(ms)

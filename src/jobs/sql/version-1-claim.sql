@@ -57,8 +57,8 @@ begin
   if further = 0 and wanted > 0 and known is null then
     -- An assignment is no statement of its own, as perform would be.
     nothing := pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant))::text;
-    -- Takes the first ready jobs, unless something is due, is_special, one of these jobs has a group, or they are large. Passes over a job that another
-    -- transaction has changed since the statement began: seen counts it, and taken does not.
+    -- Takes the first ready jobs, unless something is due, is_special, one of these jobs has a group, or they are large. Passes over a
+    -- job that another transaction has changed since the statement began: seen counts it, and taken does not.
     with look as materialized (
       select exists (select from ended_jobs where tell_at <= asked_at) or exists (select from job_limits where name = any (handled))
           as is_special,
@@ -77,9 +77,11 @@ begin
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
         ahead = false
-      where j.ctid = any (
-        (select case when count(group_key) = 0 and (count(*) = 1 or count(bytes) = count(*) and sum(bytes) <= 4194304) then array_agg(place) end from first)::tid[]
-      )
+      where j.ctid = any ((
+        select case
+          when count(group_key) = 0 and (count(*) = 1 or count(bytes) = count(*) and sum(bytes) <= 4194304) then array_agg(place)
+        end from first
+      )::tid[])
       returning j.*
     )
     select string_agg(
@@ -246,7 +248,7 @@ begin
     -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
     fit := wanted + array_position(alone[wanted + 1:], true) - 1;
     if has_large or bytes > room then
-      -- The least of both; null is none.
+      -- Null stands for all of them, and least() passes over it.
       fit := least(fit, nullif(greatest(jobs_fitting(places, room), (answer is null)::integer), cardinality(places)));
     end if;
     left_out := places[fit + 1:];

@@ -30,7 +30,7 @@ export async function lookAtSqlite(path: string): Promise<Store> {
   }
 }
 
-/** What is in the place of a file, or cannot be looked at, the store refuses by itself. */
+/** Also of a folder in its place, and of a file that cannot be looked at: the store refuses these in its own words. */
 function isWritten(file: string): boolean {
   try {
     const there = statSync(file, { throwIfNoEntry: false })

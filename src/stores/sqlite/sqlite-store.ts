@@ -108,7 +108,7 @@ export class SqliteStore implements Store {
           try {
             return view(readRoom(statements, key, time), key, time)
           } catch (error) {
-            // A listing goes on beside a room that a stranger has damaged. Whoever asks for this one would take it for free.
+            // A listing goes on beside a room that a stranger has damaged. Whoever asks for this room alone has to hear of it.
             if (exact === true || !isDamagedRoom(error)) throw error
             return []
           }

@@ -69,7 +69,7 @@ async function peekAt({ topology, names }: RoomSource, key: string): Promise<Roo
   const [[partition] = []] = topology.divide([{ key }])
   const [{ view, foreignLayout } = NOTHING] =
     partition === undefined ? [] : await lookIn(names, partition, [{ key }])
-  // Whoever asks for this key alone would take it for free.
+  // Without an error, the caller would take the key to be free.
   if (foreignLayout !== undefined) throw layoutErrorOf(key, names.room(key), foreignLayout)
   return { rooms: view === undefined ? [] : [view], next: undefined }
 }
