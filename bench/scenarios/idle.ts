@@ -1,3 +1,5 @@
+import { connect } from 'node:net'
+import { createInterface } from 'node:readline'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { Redis } from 'ioredis'
 import type { OpenAdapter } from '../adapter.ts'
@@ -22,19 +24,32 @@ export function idle(name: string, open: OpenAdapter, waiters: number): Candidat
       const before = await redisProcessorMs(probe)
       await sleep(durationMs)
       const usedShare = (((await redisProcessorMs(probe)) - before) / durationMs) * 100
-      // Counted with MONITOR, as the server's counters do not tell requests from commands inside scripts.
-      const monitor = await probe.monitor()
-      let requests = 0
-      let commands = 0
-      monitor.on('monitor', (_time, _args, source) => {
-        commands += 1
-        if (source !== 'lua') requests += 1
-      })
-      await sleep(durationMs)
-      monitor.disconnect()
       probe.disconnect()
+      const { requests, commands } = await countsWithin(durationMs, surroundings.redisPort)
       // The waiters are left to the end of the process.
       return [(requests / durationMs) * 1000, (commands / durationMs) * 1000, usedShare]
     },
   }
+}
+
+/**
+ * Counted with MONITOR, as the server's counters do not tell requests from commands inside scripts. ioredis fails when the first
+ * commands arrive together with the answer to its own request, so this reads the lines itself.
+ */
+async function countsWithin(
+  durationMs: number,
+  port: number,
+): Promise<{ requests: number; commands: number }> {
+  const socket = connect({ port, host: '127.0.0.1' })
+  let requests = 0
+  let commands = 0
+  createInterface({ input: socket }).on('line', (line) => {
+    if (line === '+OK') return
+    commands += 1
+    if (!/^\+[\d.]+ \[\d+ lua\]/.test(line)) requests += 1
+  })
+  socket.write('MONITOR\r\n')
+  await sleep(durationMs)
+  socket.destroy()
+  return { requests, commands }
 }
