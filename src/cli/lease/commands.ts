@@ -36,7 +36,10 @@ export const extend: Subcommand = {
   name: 'extend',
   usage: '[options] LEASE | --lease-file PATH',
   summary: 'Renews a lease of `holdfast acquire`, and prints it anew.',
-  examples: ['lease=$(holdfast extend "$lease" --ttl 5m)', 'holdfast extend --lease-file deploy.lease'],
+  examples: [
+    'extended=$(holdfast extend "$lease" --ttl 5m) || exit; lease=$extended',
+    'holdfast extend --lease-file deploy.lease',
+  ],
   options: {
     ttl: { value: 'DURATION', help: 'how long the key stays taken from now on; default: as before' },
     'lease-file': { value: 'PATH', help: 'the file with the lease, which is written anew' },
