@@ -12,7 +12,7 @@ import type { Clock } from './clock.ts'
  *     On etcd the process of a ticket ends it by its own timer, counted from before its request; etcd ends the tickets of a process
  *     that is gone.
  *  4. Fences rise for ever on a key: `max(last + 1, store time in µs)`. On etcd they count from the time of its first use.
- *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term,
+ *  5. Order of arrival; a wide ticket is not starved. Waiters of dead processes are skipped within one acceptance term and a sixth of it,
  *     however many there are. If the message of promise 6 was the lease of a dead waiter, its ttl has to pass first. A store
  *     that knows that a waiter's process is gone may offer the key to the next waiter at once.
  *  6. The release (or expiry) step admits the head of the queue. The message to the head is its lease ({@link Granted}) if the
