@@ -2,7 +2,7 @@ import { escaped } from '../base/text.ts'
 import type { FailedAttempt, JobCount, JobDetails, JobsInTime, JobView, NamedLimit } from '../jobs/index.ts'
 import { table } from './table.ts'
 import { paintFor, roomOnScreen } from './terminal.ts'
-import { age, json, plain } from './text.ts'
+import { age, exactly, givenJson, plain } from './text.ts'
 
 export function countLines(counts: readonly JobCount[]): readonly string[] {
   const columns = [
@@ -65,9 +65,9 @@ export function jobFacts(job: JobDetails): readonly string[] {
     ['started', time(job.startedAt)],
     [job.state === 'running' ? 'lease until' : 'due', time(job.dueAt)],
     ['ended', time(job.endedAt)],
-    ['payload', json(job.payload)],
-    ['progress', job.progress === null ? null : json(job.progress)],
-    ['result', job.result === null ? null : json(job.result)],
+    ['payload', givenJson(job.payload)],
+    ['progress', job.progress === null ? null : givenJson(job.progress)],
+    ['result', job.result === null ? null : givenJson(job.result)],
   ]
   const known = facts.filter((fact): fact is readonly [string, string] => fact[1] !== null)
   const width = Math.max(...known.map(([name]) => name.length))
@@ -116,7 +116,7 @@ export function limitLines(limits: readonly NamedLimit[]): readonly string[] {
     plain(name),
     isPaused ? 'yes' : 'no',
     concurrency === null ? '–' : String(concurrency),
-    rate === null ? '–' : `${rate.points} in ${age(rate.windowMs)}`,
+    rate === null ? '–' : `${rate.points} in ${exactly(rate.windowMs)}`,
   ])
   return painted(table(columns, rows, roomOnScreen()))
 }

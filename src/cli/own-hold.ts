@@ -4,18 +4,48 @@ import { findRoom } from './room.ts'
 import type { HoldShape, TakePlan } from './take-plan.ts'
 
 /**
- * Whether this process runs, directly or not, under another `holdfast run` that holds the same key and leaves no room for a
- * second hold. Then the two would wait for each other for ever.
+ * Whether this process runs, directly or not, under other calls of `holdfast run` that hold the same key and leave no room for
+ * this hold. Then the two would wait for each other for ever.
  */
 export async function waitsForItself(locks: Locks, { key, shape }: TakePlan): Promise<boolean> {
-  const { HOLDFAST_KEY: outerKey, HOLDFAST_ID: outerId } = process.env
-  if (outerKey !== key) return false
-  // The hold in the environment may be over, or belong to another store.
+  const ids = outerHolds().flatMap((hold) => (hold.key === key ? [hold.id] : []))
+  if (ids.length === 0) return false
+  // A hold in the environment may be over, or belong to another store.
   const room = await findRoom(locks, key).catch(() => undefined)
-  const outer = room?.holders.find(({ id }) => id === outerId)
-  if (outer === undefined) return false
   const { units, limit } = shareOf(shape)
-  return outer.units + units > Math.min(outer.limit, limit)
+  let together = units
+  let most = limit
+  for (const outer of room?.holders ?? []) {
+    if (!ids.includes(outer.id)) continue
+    together += outer.units
+    most = Math.min(most, outer.limit)
+  }
+  return together > most && together > units
+}
+
+/** What the command of this lease finds in `HOLDFAST_HOLDS`: the holds of all runs that it is under. */
+export function holdsWith({ key, id }: OuterHold): string {
+  return JSON.stringify([...outerHolds(), { key, id }])
+}
+
+interface OuterHold {
+  readonly key: string
+  readonly id: string
+}
+
+function outerHolds(): readonly OuterHold[] {
+  try {
+    const holds: unknown = JSON.parse(process.env['HOLDFAST_HOLDS'] ?? '[]')
+    return Array.isArray(holds) ? holds.filter(isHold) : []
+  } catch {
+    // Somebody else has set it.
+    return []
+  }
+}
+
+function isHold(value: unknown): value is OuterHold {
+  const { key, id } = (value ?? {}) as { readonly [K in keyof OuterHold]?: unknown }
+  return typeof key === 'string' && typeof id === 'string'
 }
 
 function shareOf(shape: HoldShape): { readonly units: number; readonly limit: number } {

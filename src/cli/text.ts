@@ -8,13 +8,29 @@ export function plain(text: string): string {
 /** Longer than every key, label and reason that Holdfast accepts. */
 const LONGEST_TEXT = 2000
 
-/** One line of JSON. Control characters are escaped, as it may be read in a terminal. */
+/** One line of JSON. Control characters are escaped, as it may be read in a terminal. What a user gave to a job stays as it is. */
 export function json(value: unknown): string {
-  const text = JSON.stringify(value, (_, field) => {
+  const given = new WeakSet<object>()
+  const text = JSON.stringify(value, function (this: object, name, field) {
+    if (given.has(this) || OF_USERS.has(name)) {
+      if (typeof field === 'object' && field !== null) given.add(field)
+      return field
+    }
     if (typeof field === 'bigint') return String(field)
     // Milliseconds with three decimals: further digits are noise.
     return typeof field === 'number' ? Math.round(field * 1000) / 1000 : field
   })
+  return printable(text)
+}
+
+/** JSON of a user, in one line. */
+export function givenJson(value: unknown): string {
+  return printable(JSON.stringify(value))
+}
+
+const OF_USERS: ReadonlySet<string> = new Set(['payload', 'progress', 'result', 'jobOptions'])
+
+function printable(text: string): string {
   return text.replace(UNPRINTABLE, (character) =>
     // JSON escapes UTF-16 units, not code points.
     Array.from({ length: character.length }, (_, unit) => {
@@ -32,6 +48,26 @@ export function age(durationMs: number): string {
   const hours = Math.floor(minutes / 60)
   return hours < 24 ? `${hours}h ${pad(minutes % 60)}m` : `${Math.floor(hours / 24)}d ${hours % 24}h`
 }
+
+/** A duration that somebody has set, to the millisecond: 1d 1h 30m, 1h 30s, 1s 500ms. */
+export function exactly(durationMs: number): string {
+  const parts: string[] = []
+  let left = durationMs
+  for (const [unit, unitMs] of UNITS) {
+    const count = Math.floor(left / unitMs)
+    left -= count * unitMs
+    if (count > 0) parts.push(`${count}${unit}`)
+  }
+  return parts.join(' ') || '0ms'
+}
+
+const UNITS = [
+  ['d', 86_400_000],
+  ['h', 3_600_000],
+  ['m', 60_000],
+  ['s', 1000],
+  ['ms', 1],
+] as const
 
 function pad(number: number): string {
   return String(number).padStart(2, '0')

@@ -34,6 +34,28 @@ describe('while the command runs', () => {
     },
   )
 
+  test.each(['SIGUSR1', 'SIGUSR2', 'SIGALRM', 'SIGTERM'] as const)(
+    '%s to the guardian alone ends nothing, and opens no port for a debugger',
+    async (name) => {
+      const script = 'echo ready; read line; exit 3'
+      const running = shell.start(['run', 'backup', '--', 'sh', '-c', `sleep 2 | (${script})`])
+      await running.prints('ready')
+      process.kill(await running.guardian(), name)
+      expect(await running.exit).toBe(3)
+      expect(running.stderr).toBe('')
+    },
+  )
+
+  test('a guardian that dies before the key is free ends the wait', async () => {
+    const holder = shell.start(['run', 'backup', '--', 'sh', '-c', 'echo ready; sleep 60'])
+    await holder.prints('ready')
+    const waiting = shell.start(['run', 'backup', '--', 'echo', 'no'])
+    process.kill(await waiting.guardian(), 'SIGKILL')
+    expect(await waiting.exit).toBe(71)
+    expect(waiting.stderr).toContain('the process that guards the command could not be started, or has died')
+    expect(holder.running).toBe(true)
+  })
+
   test('a second Ctrl-C soon after the first kills a command that ignores it', async () => {
     const script = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
     const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])

@@ -114,6 +114,11 @@ describe.each(sharedStores)('holdfast run on $name', ({ open }) => {
       stderr:
         'holdfast: Expected a key that this command does not run under already, got "backup": it would wait for itself. See holdfast run --help.\n',
     })
+    const between = ['run', 'other', '--', process.execPath, PROGRAM]
+    expect(await shell.run([...nested().slice(0, 5), ...between, ...nested().slice(5)])).toMatchObject({
+      code: 64,
+      stdout: '',
+    })
     expect(await shell.run(nested('--shared'))).toMatchObject({ code: 0, stdout: 'inside\n' })
     const other = await holder('--permits', '2')
     const waiting = shell.start(nested('--permits', '2'))

@@ -51,7 +51,7 @@ test('schedules lists and shows when a schedule runs next, when it ran last, and
 
   const listed = await shell.run(['schedules'])
   expect(listed.stdout).toMatch(/^ID +TENANT +TIMES +STATE +NEXT RUN +LAST RUN +OUTCOME$/m)
-  expect(listed.stdout).toMatch(/^a\\x1b\[2J +acme +every 1\.0s +over +– +\S+Z +completed$/m)
+  expect(listed.stdout).toMatch(/^a\\x1b\[2J +acme +every 1s +over +– +\S+Z +completed$/m)
   expect(listed.stdout).toMatch(/^night +– +0 3 \* \* \* Europe\/Berlin +active +\S+Z +– +–$/m)
   const shown = await shell.run(['schedules', 'show', 'a\x1b[2J'])
   expect(shown.stdout).toMatch(/^ {2}runs +1 of 1$/m)

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest'
 import { table } from '../../src/cli/table.ts'
-import { age, cut, json, plain, width, wrap } from '../../src/cli/text.ts'
+import { age, cut, exactly, givenJson, json, plain, width, wrap } from '../../src/cli/text.ts'
 
 describe('a stranger’s text', () => {
   test.each([
@@ -25,6 +25,25 @@ describe('a stranger’s text', () => {
   test('that is only foreign stays as it is', () => {
     const foreign = 'Über 日本 🔒 ❤\ufe0f 1\ufe0f\u20e3 葛\u{e0100}'
     expect(plain(foreign)).toBe(foreign)
+  })
+
+  test('what a user gave to a job stays as it is, and times of our own are rounded', () => {
+    const given = { rate: 2.34567, all: [1e306, { waitedMs: 0.0001 }] }
+    const record = { waitedMs: 1.23456, payload: given, progress: 0.33333, result: null }
+    expect(JSON.parse(json([record]))).toEqual([{ ...record, waitedMs: 1.235 }])
+    expect(JSON.parse(givenJson(given))).toEqual(given)
+  })
+
+  test('a duration that somebody has set is shown to the millisecond', () => {
+    const durations = [91_800_000, 3_630_000, 1500, 0, 60_000, 90_061_001]
+    expect(durations.map(exactly)).toEqual([
+      '1d 1h 30m',
+      '1h 30s',
+      '1s 500ms',
+      '0ms',
+      '1m',
+      '1d 1h 1m 1s 1ms',
+    ])
   })
 
   test('fences are strings in JSON', () => {

@@ -10,9 +10,10 @@ import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { findRoom } from '../room.ts'
+import { storeName } from '../store-name.ts'
 import { givenUrl } from '../store-option.ts'
 import { complain, paintFor, print } from '../terminal.ts'
-import { age, json, plain } from '../text.ts'
+import { age, json } from '../text.ts'
 import { expected } from '../usage-error.ts'
 import { Chronicle, Stalled } from './chronicle.ts'
 import { Crew } from './crew.ts'
@@ -100,15 +101,10 @@ async function checkStore(url: string, key: string): Promise<void> {
 }
 
 function opening({ workers, storeUrl, ttlMs, faultEveryMs, durationMs }: DemoPlan): string {
-  const store = storeUrl === undefined ? 'a temporary sqlite file' : plain(withoutPassword(storeUrl))
+  const store = storeUrl === undefined ? 'a temporary sqlite file' : storeName(storeUrl)
   return `${workers} processes compete for one key in ${store} for ${age(durationMs)}.
 Every ${age(faultEveryMs)} something happens to the one that holds it. The ttl is ${age(ttlMs)}: a crash keeps the key for so long at most.
 `
-}
-
-/** A password in the URL must not reach the output. */
-function withoutPassword(url: string): string {
-  return url.replace(/\/\/[^/]*@/, '//…@')
 }
 
 function stalledOnly(error: unknown): Stalled {

@@ -16,10 +16,14 @@ export async function waitForKey(given: ParsedArguments): Promise<number> {
   const place = await placeOf(given)
   await using locks = await openToLook(place.url)
   // Look without waiting first: a store that is away is then an error within seconds, even with an endless wait.
-  if ((await findRoom(locks, key)) === undefined) return EXIT.ok
+  const isFree = (await findRoom(locks, key)) === undefined
+  // The signal may have come while the store was asked.
+  interrupted.throwIfAborted()
+  if (isFree) return EXIT.ok
   const line = new WaitingLine(locks, key)
   try {
     await locks.waitUntilFree(key, { wait: waitMs, signal: interrupted })
+    interrupted.throwIfAborted()
     return EXIT.ok
   } catch (error) {
     if (!isHoldfastError(error, 'acquire-timeout')) throw error

@@ -23,8 +23,10 @@ process.on('message', (order: GuardianOrder) => {
   }
 })
 
-// A service manager signals all processes of a service at once. The command ends in its own time and is guarded until then.
-for (const name of ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT'] as const) process.on(name, () => {})
+// A service manager signals all processes of a service at once. The command ends in its own time and is guarded until then. On SIGUSR1
+// Node.js itself would open a port for a debugger.
+const IGNORED = ['SIGTERM', 'SIGINT', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGALRM'] as const
+for (const name of IGNORED) process.on(name, () => {})
 
 whenParentEnds(abandon)
 report({ tag: 'ready' })

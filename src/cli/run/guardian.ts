@@ -10,6 +10,8 @@ export type Ending =
   | Extract<GuardianReport, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
   /** The command was killed without waiting for the guardian's report. */
   | { readonly tag: 'unguarded' }
+  /** The command is to end, and processes of it run under another user (sudo), whom this one may not kill. */
+  | { readonly tag: 'out-of-reach' }
   /** The guardian died between the launch order and its report: the command may run, out of reach. */
   | { readonly tag: 'unknown' }
   /** The operating system did not start the guardian, so the command was not started. */
@@ -67,6 +69,11 @@ export class Guardian {
   /** Resolves when the guardian can launch at once, or never will. Await it before taking the key: a start-up takes a while. */
   async ready(): Promise<void> {
     await Promise.race([this.#ready, this.ended])
+  }
+
+  /** Calls the listener if the guardian is gone before it was told to launch. */
+  onGoneBefore(listener: () => void): void {
+    void this.ended.then(({ tag }) => tag === 'no-guardian' && listener())
   }
 
   launch(command: CommandLine, options: { deadline: Deadline; graceMs: number }): Promise<Ending> {
@@ -147,8 +154,7 @@ export class Guardian {
   /** Does not wait for the guardian's report, as the guardian may be dead or stopped. */
   async #kill(group: ProcessGroup): Promise<void> {
     group.signal('SIGKILL')
-    await group.gone()
-    this.#end({ tag: 'unguarded' })
+    this.#end({ tag: (await group.gone()) ? 'unguarded' : 'out-of-reach' })
   }
 
   #end(ending: Ending): void {

@@ -19,9 +19,22 @@ export class ProcessGroup {
     }
   }
 
-  /** Resolves when the group is empty, after a second at the latest: a stuck disk keeps a killed process. */
-  async gone(): Promise<void> {
+  /**
+   * Resolves when the group is empty, after a second at the latest: a stuck disk keeps a killed process. False if only processes of
+   * other users are left then, which this one may not kill.
+   */
+  async gone(): Promise<boolean> {
     for (let waitedMs = 0; waitedMs < LONGEST_DEATH_MS && this.signal(0); waitedMs += 5) await sleep(5)
+    return !this.#isForeign()
+  }
+
+  #isForeign(): boolean {
+    try {
+      process.kill(-this.pid, 0)
+      return false
+    } catch (error) {
+      return (error as NodeJS.ErrnoException).code === 'EPERM'
+    }
   }
 }
 

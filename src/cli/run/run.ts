@@ -4,6 +4,7 @@ import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { Interrupted } from '../interruption.ts'
 import { monotonicMs } from '../machine-time.ts'
+import { holdsWith } from '../own-hold.ts'
 import { placeOf } from '../store-option.ts'
 import { complain } from '../terminal.ts'
 import { age, json } from '../text.ts'
@@ -29,6 +30,7 @@ export async function runCommand(given: ParsedArguments): Promise<number> {
     await guardian.ready()
     const waiting = new AbortController()
     signals.redirect((name) => interrupt(waiting, name))
+    guardian.onGoneBefore(() => waiting.abort(new GuardianGone()))
     const lease = await take(locks, plan, waiting.signal)
     if (lease === null) {
       complain(await whyBusy(locks, { ...plan, place }))
@@ -41,16 +43,23 @@ export async function runCommand(given: ParsedArguments): Promise<number> {
     } finally {
       await giveBack(lease, ending)
     }
+  } catch (error) {
+    if (!(error instanceof GuardianGone)) throw error
+    complain(NO_GUARDIAN)
+    return EXIT.noProcess
   } finally {
     guardian.dismiss()
   }
 }
 
+/** The guardian was not started, or died while this process waited for the key. */
+class GuardianGone extends Error {}
+
 async function giveBack(lease: Lease, ending: Ending | undefined): Promise<void> {
   // Do not release a lost lease: the store that did not renew it will hardly answer now.
   if (lease.state === 'lost') return
   // The command may still run. Its key cannot be renewed, but stays taken until the ttl is over.
-  if (ending?.tag === 'unknown') lease.detach()
+  if (ending?.tag === 'unknown' || ending?.tag === 'out-of-reach') lease.detach()
   else await lease.release()
 }
 
@@ -76,6 +85,7 @@ async function runUnder(lease: Lease, { plan, guardian, signals }: GuardedRun): 
     HOLDFAST_KEY: lease.key,
     HOLDFAST_FENCE: String(lease.fence),
     HOLDFAST_ID: lease.id,
+    HOLDFAST_HOLDS: holdsWith(lease),
   }
   // Evicted, or forgotten by the store: another may hold the key already. At the deadline the guardian kills as well.
   lease.signal.addEventListener('abort', () => guardian.kill())
@@ -132,11 +142,16 @@ function exitCodeFor(ending: Ending, { plan, lease, guardian }: EndedRun): numbe
       complain(`${json(plan.file)} could not be started (${ending.errno})`)
       return ending.errno === 'ENOENT' ? EXIT.notFound : EXIT.notExecutable
     case 'no-guardian':
-      complain('the process that guards the command could not be started')
+      complain(NO_GUARDIAN)
       return EXIT.noProcess
     case 'unknown':
       complain(
         `the process that guards the command died while it started it: the command may still run. ${json(plan.key)} stays taken for ${age(lease.remainingMs)}.`,
+      )
+      return EXIT.lost
+    case 'out-of-reach':
+      complain(
+        `the command was to end, and could not be killed, because it runs as another user: it may still run. ${whyLost(lease)}${stillTaken(plan, lease)}`,
       )
       return EXIT.lost
     case 'exited':
@@ -154,6 +169,13 @@ function exitCodeFor(ending: Ending, { plan, lease, guardian }: EndedRun): numbe
   complain(`${json(plan.key)} was lost, and the command was ended. ${whyLost(lease)}`)
   return EXIT.lost
 }
+
+/** The lease is detached if it is held. */
+function stillTaken({ key }: RunPlan, { state, remainingMs }: Lease): string {
+  return state === 'lost' ? '' : ` ${json(key)} stays taken for ${age(remainingMs)}.`
+}
+
+const NO_GUARDIAN = 'the process that guards the command could not be started, or has died'
 
 function whyLost(lease: Lease): string {
   try {

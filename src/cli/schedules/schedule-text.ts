@@ -2,7 +2,7 @@ import { escaped } from '../../base/text.ts'
 import type { StoredSchedule, StoredScheduleDetails } from '../../jobs/schedules/index.ts'
 import { table } from '../table.ts'
 import { paintFor, roomOnScreen } from '../terminal.ts'
-import { age, json, plain } from '../text.ts'
+import { exactly, givenJson, plain } from '../text.ts'
 
 export function scheduleLines(schedules: readonly StoredSchedule[]): readonly string[] {
   const columns = [
@@ -32,13 +32,13 @@ export function schedulePage(schedule: StoredScheduleDetails, nextRuns: readonly
     ['times', timesOf(schedule)],
     ['start', time(schedule.startAt)],
     ['stop', time(schedule.stopAt)],
-    ['jitter', jitterMs === 0 ? null : age(jitterMs)],
-    ['missed', catchUpMs === null ? missed : `${missed}, up to ${age(catchUpMs)} late`],
+    ['jitter', jitterMs === 0 ? null : exactly(jitterMs)],
+    ['missed', catchUpMs === null ? missed : `${missed}, up to ${exactly(catchUpMs)} late`],
     ['overlap', schedule.overlap],
     ['tenant', schedule.tenant],
     ['job', schedule.job],
-    ['options', Object.keys(jobOptions).length === 0 ? null : json(jobOptions)],
-    ['payload', json(schedule.payload)],
+    ['options', Object.keys(jobOptions).length === 0 ? null : givenJson(jobOptions)],
+    ['payload', givenJson(schedule.payload)],
     ['runs', maxRuns === null ? String(runs) : `${runs} of ${maxRuns}`],
     ['left out', `${schedule.missedTicks} missed, ${schedule.overlappedTicks} overlapped`],
     ['last run', last && `${time(last.scheduledAt)}, job ${last.jobId}: ${last.outcome}`],
@@ -57,7 +57,7 @@ export function schedulePage(schedule: StoredScheduleDetails, nextRuns: readonly
 
 function timesOf({ cron, timezone, everyMs, afterEndMs }: StoredSchedule): string {
   if (cron !== null) return `${cron} ${timezone}`
-  return everyMs === null ? `${age(afterEndMs ?? 0)} after the end` : `every ${age(everyMs)}`
+  return everyMs === null ? `${exactly(afterEndMs ?? 0)} after the end` : `every ${exactly(everyMs)}`
 }
 
 function painted([titles = '', ...lines]: readonly string[]): readonly string[] {
