@@ -1,5 +1,5 @@
 import { TTL_RANGE } from '../base/duration.ts'
-import type { Locks } from '../index.ts'
+import type { InspectedHolder, Locks } from '../index.ts'
 import { KnownRefusals } from './known-refusals.ts'
 import type { RateLimiter } from './rate-limiter.ts'
 
@@ -57,9 +57,26 @@ export class WindowLimiter implements RateLimiter {
   #look(key: string): Promise<TakenPoints> {
     const underWay = this.#looks.get(key)
     if (underWay !== undefined) return underWay
-    const look = lookAt(this.#locks, `:${this.#name}:${key}`).finally(() => this.#looks.delete(key))
+    const look = this.#ask(`:${this.#name}:${key}`).finally(() => this.#looks.delete(key))
     this.#looks.set(key, look)
     return look
+  }
+
+  async #ask(windowKey: string): Promise<TakenPoints> {
+    const askedAt = performance.now()
+    const { holders = [] } = (await this.#locks.peek(windowKey)) ?? {}
+    const ends = holders.map(({ units, limit, ...times }) => ({ units, limit, leftMs: this.#leftMs(times) }))
+    return { askedAt, ends: ends.sort((one, other) => one.leftMs - other.leftMs) }
+  }
+
+  /**
+   * How long a point is still gone. etcd does not know this of the points of another process, because all tickets of a process share a lease
+   * that is renewed. So the age of the point counts, too. On etcd it depends on clocks, but a wrong clock lets nothing through: the
+   * call only asks the store too early. A point may then seem older than the window. If so, the next call asks after the
+   * excess has passed once more, so the pauses grow.
+   */
+  #leftMs({ heldMs, remainingMs }: Pick<InspectedHolder, 'heldMs' | 'remainingMs'>): number {
+    return Math.min(remainingMs, Math.abs(this.#heldMs - heldMs))
   }
 }
 
@@ -69,7 +86,7 @@ const POINT = { renew: false, minHold: 0, lockDelay: 0 } as const
 /** Which points are taken, those first that come back first. `askedAt` is on the clock of `performance.now()`. */
 interface TakenPoints {
   readonly askedAt: number
-  readonly ends: readonly (Taken & { readonly remainingMs: number })[]
+  readonly ends: readonly (Taken & { readonly leftMs: number })[]
 }
 
 /** `limit`: the number of points of the process that took them. In a deployment it may be another one than here. */
@@ -78,19 +95,13 @@ interface Taken {
   readonly limit: number
 }
 
-async function lookAt(locks: Locks, key: string): Promise<TakenPoints> {
-  const askedAt = performance.now()
-  const { holders = [] } = (await locks.peek(key)) ?? {}
-  return { askedAt, ends: [...holders].sort((one, other) => one.remainingMs - other.remainingMs) }
-}
-
 /** How long it takes until the store admits it: until all points together fit into the limit of each process that has some of them. */
 function freeAfterMs(ends: TakenPoints['ends'], asked: Taken): number {
   let { units, limit } = asked
   for (const end of [...ends].reverse()) {
     units += end.units
     limit = Math.min(limit, end.limit)
-    if (units > limit) return end.remainingMs
+    if (units > limit) return end.leftMs
   }
   return 0
 }

@@ -159,6 +159,29 @@ describe('a sliding window', () => {
     expect(await limit.tryRun('ada', () => {})).toMatchObject({ ran: true })
   })
 
+  test.each([
+    ['a point of another process on etcd, which took it 8 s ago', 8000, 2000],
+    ['a clock that is behind by 0.4 s more than the window', 10_401, 400],
+    ['a clock that is behind by a day', 86_400_000, 10_000],
+    ['a clock that is ahead', 0, 10_000],
+  ])(
+    'asks again when the point is back, by its age if the store says nothing else: %s',
+    async (_, heldMs, ms) => {
+      const locks = locksInMemory()
+      const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 1, window: '10s' } })
+      await limit.run('ada', () => {})
+      const peek = locks.peek.bind(locks)
+      vi.spyOn(locks, 'peek').mockImplementation(async (key) => {
+        const view = await peek(key)
+        const holders = view?.holders.map((holder) => ({ ...holder, heldMs, remainingMs: 10_000 })) ?? []
+        return view && { ...view, holders }
+      })
+      const refusal = await limit.tryRun('ada', () => expect.unreachable())
+      expect(refusal).toMatchObject({ ran: false, reason: 'rate' })
+      expect('retryAfterMs' in refusal && Math.round((refusal.retryAfterMs ?? 0) / 100) * 100).toBe(ms)
+    },
+  )
+
   test('remembers the refusals of ten thousand keys, and forgets those first that it has known for longest', () => {
     const known = new KnownRefusals()
     const askedAt = performance.now()
@@ -212,14 +235,19 @@ test.concurrent.each(stores)('on %s two processes share a sliding window', async
     }
     const brief = createLimit(clients[0] as Locks, 'brief', {
       concurrency: 1,
-      rate: { points: 1, window: '2s' },
+      rate: { points: 1, window: '6s' },
+    })
+    const other = createLimit(clients[1] as Locks, 'brief', {
+      concurrency: 1,
+      rate: { points: 1, window: '6s' },
     })
     await brief.run('ada', () => {})
-    let again = 0
-    await until('the window has slid', async () => {
-      if ((await brief.tryRun('ada', () => {})).ran) again += 1
-      return again > 0
+    // A refusal is remembered for a second, and says less for as long without the store.
+    await until('the other process knows that a third of the window is over', async () => {
+      const outcome = await other.tryRun('ada', () => expect.unreachable())
+      return !outcome.ran && outcome.reason === 'rate' && (outcome.retryAfterMs ?? 0) < 4000
     })
+    expect(await other.run('ada', { wait: '5s' }, () => 'the window has slid')).toBe('the window has slid')
   } finally {
     await Promise.all(clients.map((locks) => locks.close()))
     await place.close()
