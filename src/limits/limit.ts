@@ -35,7 +35,8 @@ export interface Limit {
    * @returns what `work` returns.
    * @throws what `work` throws; {@link StartTimeoutError} when there was no slot within `wait`, or at once when the next window
    * comes later than that (`retryAfterMs` says how much later); {@link LeaseLostError} when the slot was lost before `work` was done;
-   * {@link StoreError} when the store, or that of the rate limiter, could not be asked; the reason of the `signal`.
+   * {@link StoreError} when the store, or that of the rate limiter, could not be asked; {@link DeadlockError} when it is called from work
+   * of the same key, or calls wait for one another; {@link ClosedError}; the reason of the `signal`.
    */
   run<T>(key: string, work: LimitWork<T>): Promise<T>
   run<T>(key: string, options: RunOptions | undefined, work: LimitWork<T>): Promise<T>
@@ -96,11 +97,14 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       // delays no other call, because the others of this key need a point of the same window.
       let hasSlot = false
       try {
-        return await slots.withPermits({ ...terms.hold, wait: terms.waitMs }, async (lease) => {
-          hasSlot = true
-          if (rate !== undefined) await told({ ...call, rate, lease }, teller)
-          return begin(work, lease, terms, teller)
-        })
+        return await slots.withPermits(
+          { ...terms.hold, ...WAITING_SLOT, wait: terms.waitMs },
+          async (lease) => {
+            hasSlot = true
+            if (rate !== undefined) await told({ ...call, rate, lease }, teller)
+            return begin(work, lease, terms, teller)
+          },
+        )
       } catch (error) {
         // Not the limit's own: a time-out of a lock that the work takes, or one that the caller's signal passes on.
         const isForeign = hasSlot || error === terms.signal?.reason
@@ -119,22 +123,29 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
         teller.refused('rate')
         return { ran: false, reason: 'rate', retryAfterMs }
       }
-      const outcome = await slots.tryWithPermits<LimitOutcome<T>>(terms.hold, async (lease) => {
-        if (rate !== undefined) {
-          const verdict = await consume({ ...call, rate, lease })
-          if (!verdict.admitted) {
-            teller.refused('rate')
-            return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
+      const outcome = await slots.tryWithPermits<LimitOutcome<T>>(
+        { ...terms.hold, ...SLOT },
+        async (lease) => {
+          if (rate !== undefined) {
+            const verdict = await consume({ ...call, rate, lease })
+            if (!verdict.admitted) {
+              teller.refused('rate')
+              return { ran: false, reason: 'rate', retryAfterMs: verdict.retryAfterMs }
+            }
           }
-        }
-        return { ran: true, value: await begin(work, lease, terms, teller) }
-      })
+          return { ran: true, value: await begin(work, lease, terms, teller) }
+        },
+      )
       if (outcome.ran) return outcome.value
       teller.refused('concurrency')
       return { ran: false, reason: 'concurrency' }
     },
   }
 }
+
+/** Whatever the defaults of the locks are. A reentrant call would run without a slot of its own. */
+const SLOT = { reentrant: false, minHold: 0, lockDelay: 0 } as const
+const WAITING_SLOT = { ...SLOT, maxWaiting: Number.POSITIVE_INFINITY } as const
 
 async function told(turn: Turn, teller: CallTeller): Promise<void> {
   try {

@@ -144,6 +144,24 @@ describe('a limit', () => {
     await second
   })
 
+  test('lets no more run at once whatever the defaults of the locks are, and no call wait for a slot of its own work', async () => {
+    const locks = createLocks(memoryStore(), {
+      reentrant: true,
+      minHold: '1h',
+      lockDelay: '1h',
+      maxWaiting: 1,
+    })
+    onTestFinished(() => locks.close())
+    const limit = createLimit(locks, 'exports', { concurrency: 1, wait: '10s' })
+    const nested = limit.run('ada', () => limit.run('ada', () => expect.unreachable()))
+    expect(await errorOf(nested)).toMatchObject({ code: 'deadlock', key: 'exports:ada' })
+    const tried = await limit.run('ada', () => limit.tryRun('ada', () => expect.unreachable()))
+    expect(tried).toEqual({ ran: false, reason: 'concurrency' })
+    const calls = Array.from({ length: 4 }, (_, call) => limit.run('ada', async () => call))
+    expect(await Promise.all(calls)).toEqual([0, 1, 2, 3])
+    expect(await limit.tryRun('ada', () => 'again')).toEqual({ ran: true, value: 'again' })
+  })
+
   test('begins no more within a window than there are points, in order of arrival', async () => {
     const { locks, other } = scene()
     const rate = new RateLimiterMemory({ points: 3, duration: 0.4 })
