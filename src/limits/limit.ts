@@ -72,15 +72,17 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
     key: string,
     terms: RunSettings,
   ): { readonly slots: Semaphore; readonly call: LimitCall; readonly teller: CallTeller } => {
-    const slots = locks.semaphore(slotsKeyOf(name, key), settings.concurrency)
+    const slots = locks.semaphore(slotsKeyOf(name, key, rate), settings.concurrency)
     const call: LimitCall = { key, slotsKey: slots.key, terms, begunAt: performance.now() }
     return { slots, call, teller: new CallTeller(name, key, call.begunAt) }
   }
   // If the window is known to refuse the call, the call takes no slot and asks no store.
-  const refusedFor = ({ key, terms }: LimitCall): number | undefined => {
+  const refusedFor = async (slots: Semaphore, { key, terms }: LimitCall): Promise<number | undefined> => {
     if (!(rate instanceof WindowLimiter) || terms.signal?.aborted === true) return undefined
     const refusedMs = rate.refusesMs(key, terms.points)
-    return refusedMs !== undefined && refusedMs > terms.waitMs ? refusedMs : undefined
+    if (refusedMs === undefined || refusedMs <= terms.waitMs) return undefined
+    await checkSlot(slots, terms)
+    return refusedMs
   }
   return {
     async run<T>(key: string, ...rest: WorkArguments<RunOptions, LimitWork<T>>) {
@@ -88,7 +90,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       checkWork(work)
       const terms = parseRun(options, settings, RUN_TAKES)
       const { slots, call, teller } = callOf(key, terms)
-      const retryAfterMs = refusedFor(call)
+      const retryAfterMs = await refusedFor(slots, call)
       if (retryAfterMs !== undefined) {
         teller.refused('rate')
         throw tooMany(call, retryAfterMs)
@@ -118,7 +120,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
       checkWork(work)
       const terms = parseRun(options, settings, TRY_TAKES)
       const { slots, call, teller } = callOf(key, terms)
-      const retryAfterMs = refusedFor(call)
+      const retryAfterMs = await refusedFor(slots, call)
       if (retryAfterMs !== undefined) {
         teller.refused('rate')
         return { ran: false, reason: 'rate', retryAfterMs }
@@ -146,6 +148,17 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
 /** Whatever the defaults of the locks are. A reentrant call would run without a slot of its own. */
 const SLOT = { reentrant: false, minHold: 0, lockDelay: 0 } as const
 const WAITING_SLOT = { ...SLOT, maxWaiting: Number.POSITIVE_INFINITY } as const
+
+/** Throws if the options of the slot are wrong, or the locks are closed. The store is not asked, because the signal has aborted. */
+async function checkSlot(slots: Semaphore, { hold }: RunSettings): Promise<void> {
+  try {
+    await slots.tryAcquire({ ...hold, signal: ABORTED })
+  } catch (error) {
+    if (error !== ABORTED.reason) throw error
+  }
+}
+
+const ABORTED = AbortSignal.abort()
 
 async function told(turn: Turn, teller: CallTeller): Promise<void> {
   try {

@@ -1,4 +1,11 @@
-import { checkOptions, expected, LONGEST_KEY, parseCount, parseFunction } from '../base/arguments.ts'
+import {
+  checkOptions,
+  expected,
+  LONGEST_KEY,
+  parseCount,
+  parseFunction,
+  parseSignal,
+} from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE, WAIT_RANGE } from '../base/duration.ts'
 import { InvalidArgumentError } from '../errors.ts'
 import type { HoldOptions, Locks, WaitOptions } from '../index.ts'
@@ -107,16 +114,17 @@ export function parseRun(
   return {
     points: points === undefined ? 1 : parseCount('points', points, { least: 1, most: rate?.points ?? MOST }),
     waitMs: takes.has('wait') ? parseWait(wait, waitMs) : 0,
-    signal: hold.signal,
+    signal: parseSignal(hold.signal),
     hold,
   }
 }
 
-/** The name of the semaphore, which checks the rest. */
-export function slotsKeyOf(name: string, key: unknown): string {
+/** The key of the semaphore, which checks the rest. */
+export function slotsKeyOf(name: string, key: unknown, rate: RateLimiter | undefined): string {
   if (typeof key !== 'string' || key === '')
     throw expected('key', 'a string with at least one character', key)
-  const longest = LONGEST_KEY - name.length - 1
+  // The key of a window is longer by one character than that of the slots.
+  const longest = LONGEST_KEY - name.length - (rate instanceof WindowLimiter ? 2 : 1)
   if (key.length <= longest) return `${name}:${key}`
   throw new InvalidArgumentError(`Expected \`key\` to have at most ${longest} characters, got ${key.length}.`)
 }

@@ -105,6 +105,17 @@ describe('a sliding window', () => {
       expect(await limit.tryRun(key, () => key)).toEqual({ ran: true, value: key })
   })
 
+  test('takes keys that are shorter by one character than those of a limit without a window', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 9, window: '1h' } })
+    expect(await limit.tryRun('x'.repeat(1015), () => 'ran')).toMatchObject({ value: 'ran' })
+    const slots: string[] = []
+    onTestFinished(locks.on('acquired', ({ key }) => slots.push(key)))
+    const error = await errorOf(limit.run('x'.repeat(1016), () => expect.unreachable()))
+    expect(error.message).toBe('Expected `key` to have at most 1015 characters, got 1016.')
+    expect(slots).toEqual([])
+  })
+
   test('does not ask the store again while it is known to refuse', async () => {
     const locks = locksInMemory()
     const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 2, window: '1h' } })
@@ -195,6 +206,28 @@ describe('a sliding window', () => {
     known.add('later', { units: 1, askedAt: askedAt + 1000, untilFreeMs: 60_000 })
     known.add('bob', { units: 1, askedAt: askedAt - 10, untilFreeMs: 5 })
     expect([known.untilFreeMs('1', 1), known.untilFreeMs('bob', 1)]).toEqual([undefined, undefined])
+  })
+
+  test('says what is wrong with a call, also while it is known to refuse', async () => {
+    const locks = locksInMemory()
+    const limit = createLimit(locks, 'exports', { concurrency: 1, rate: { points: 1, window: '1h' } })
+    const wrong: readonly [object, string][] = [
+      [{ ttl: 1 }, 'invalid-argument'],
+      [{ renew: 'no' }, 'invalid-argument'],
+      [{ maxHold: 0 }, 'invalid-argument'],
+      [{ signal: {} }, 'invalid-argument'],
+    ]
+    await limit.run('ada', () => {})
+    expect(await limit.tryRun('ada', () => expect.unreachable())).toMatchObject({ reason: 'rate' })
+    for (const [options, code] of wrong) {
+      expect(await errorOf(limit.tryRun('ada', options, () => expect.unreachable()))).toMatchObject({ code })
+      expect(await errorOf(limit.run('ada', options, () => expect.unreachable()))).toMatchObject({ code })
+    }
+    await locks.close()
+    expect(await errorOf(limit.tryRun('ada', () => expect.unreachable()))).toMatchObject({ code: 'closed' })
+    expect(await errorOf(limit.run('ada', { wait: 0 }, () => expect.unreachable()))).toMatchObject({
+      code: 'closed',
+    })
   })
 
   test('says of its own store what is wrong with it', async () => {
