@@ -16,7 +16,10 @@ import { WindowLimiter } from './sliding-window.ts'
 export interface SlidingWindow {
   /** How many points there are for one key, from 1 to 1000. A call costs one, unless its own `points` say otherwise. */
   readonly points: number
-  /** How long a point is gone for once the store has given it, from 50 ms to 24 days. */
+  /**
+   * How long a point is gone for once the store has given it, from 50 ms to 24 days. It must be longer than a request to the store takes,
+   * by a tenth at least.
+   */
   readonly window: Duration
 }
 

@@ -3,6 +3,7 @@ import { isHoldfastError, type Lease } from '../index.ts'
 import { boundedWait } from './bounded-wait.ts'
 import type { RunSettings } from './options.ts'
 import type { RateLimiter } from './rate-limiter.ts'
+import { WindowLimiter } from './sliding-window.ts'
 
 /** `retryAfterMs` is undefined where points never come back. */
 export type Verdict =
@@ -43,7 +44,11 @@ export async function pass(turn: Turn): Promise<void> {
  */
 export async function consume(turn: Turn): Promise<Verdict> {
   const limitMs = turn.terms.waitMs === 0 ? ANSWER_MS : Math.max(leftMs(turn), SILENCE_MS)
-  const answer = await boundedWait(ask(turn), { limitMs, signals: signalsOf(turn) })
+  const abandoned = new AbortController()
+  const asked = ask(turn, abandoned.signal)
+  const answer = await boundedWait(asked, { limitMs, signals: signalsOf(turn) }).finally(() =>
+    abandoned.abort(),
+  )
   if (answer === 'late') throw failure(turn, 'did not answer in time', undefined)
   if (answer.tag === 'consumed') return { admitted: true }
   // Of the store of the locks, which says what is wrong by itself.
@@ -56,9 +61,11 @@ export async function consume(turn: Turn): Promise<Verdict> {
 
 type LimiterAnswer = { readonly tag: 'consumed' } | { readonly tag: 'rejected'; readonly rejection: unknown }
 
-async function ask({ rate, key, terms }: Turn): Promise<LimiterAnswer> {
+async function ask({ rate, key, terms }: Turn, abandoned: AbortSignal): Promise<LimiterAnswer> {
   try {
-    await rate.consume(key, terms.points)
+    // Another limiter would take a third argument for options of its own.
+    if (rate instanceof WindowLimiter) await rate.consume(key, terms.points, abandoned)
+    else await rate.consume(key, terms.points)
     return { tag: 'consumed' }
   } catch (rejection) {
     return { tag: 'rejected', rejection }

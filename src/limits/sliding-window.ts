@@ -34,11 +34,12 @@ export class WindowLimiter implements RateLimiter {
     return this.#known.untilFreeMs(key, units)
   }
 
-  async consume(key: string, units = 1): Promise<unknown> {
+  /** `abandoned`: gives a point back that the store may still give, because the caller does not wait for it any more. */
+  async consume(key: string, units = 1, abandoned?: AbortSignal): Promise<unknown> {
     if (this.refusesMs(key, units) === undefined) {
       // No name of a limit is empty, so this is nobody's slot.
       const window = this.#locks.semaphore(`:${this.#name}:${key}`, this.points)
-      const point = await window.tryAcquire({ ...POINT, ttl: this.#heldMs, units })
+      const point = await window.tryAcquire({ ...POINT, ttl: this.#heldMs, units, signal: abandoned })
       if (point !== null) return point.detach()
     }
     // As the limiters of rate-limiter-flexible refuse.

@@ -3,17 +3,19 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
+import type { ReleaseRequest, Store, Ticket } from '../../src/contract/store.ts'
 import { connect, createLocks, type Locks, lockEvents } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
 import { KnownRefusals } from '../../src/limits/known-refusals.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf } from '../engine/scene.ts'
+import { ScriptedStore } from '../engine/scripted-store.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
 
 const TEN = { points: 10, window: '1s' } as const
 
-function locksInMemory(store = memoryStore()): Locks {
+function locksInMemory(store: Store = memoryStore()): Locks {
   const locks = createLocks(store)
   onTestFinished(() => locks.close())
   return locks
@@ -206,6 +208,25 @@ describe('a sliding window', () => {
     known.add('later', { units: 1, askedAt: askedAt + 1000, untilFreeMs: 60_000 })
     known.add('bob', { units: 1, askedAt: askedAt - 10, untilFreeMs: 5 })
     expect([known.untilFreeMs('1', 1), known.untilFreeMs('bob', 1)]).toEqual([undefined, undefined])
+  })
+
+  test('gives up a point that the caller does not wait for any more', async () => {
+    const points: string[] = []
+    const network = new (class extends ScriptedStore {
+      override acquire(ticket: Ticket) {
+        if (!ticket.key.startsWith(':')) return super.acquire(ticket)
+        points.push('asked for')
+        return new Promise<never>(() => {})
+      }
+      override release(request: ReleaseRequest) {
+        if (request.key.startsWith(':')) points.push('given up')
+        return super.release(request)
+      }
+    })(memoryStore())
+    const limit = createLimit(locksInMemory(network), 'exports', { concurrency: 1, rate: TEN })
+    const error = await errorOf(limit.run('ada', { wait: 50 }, () => expect.unreachable()))
+    expect(error).toMatchObject({ code: 'store-unavailable', key: 'exports:ada' })
+    expect(points).toEqual(['asked for', 'given up'])
   })
 
   test('says what is wrong with a call, also while it is known to refuse', async () => {
