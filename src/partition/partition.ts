@@ -1,4 +1,5 @@
 import { expected, parseFunction } from '../base/arguments.ts'
+import { outsideOfCallers } from '../base/async-context.ts'
 import { callListener } from '../base/listener.ts'
 import { ClosedError } from '../errors.ts'
 import type { Lease, Locks, Owner } from '../index.ts'
@@ -38,7 +39,7 @@ export interface KeyPartition<Key extends string | number = string> extends Asyn
   readonly held: ReadonlyMap<Key, Lease>
   /**
    * Joins the others and takes its share of the keys. A second call changes nothing. From now on the process stays alive until
-   * `stop()`.
+   * `stop()`. The work runs outside of the caller's async context (`AsyncLocalStorage`).
    *
    * @throws {ClosedError} after `stop()`: make a new partition.
    */
@@ -148,7 +149,8 @@ class PartitionOverLocks implements KeyPartition<AnyKey> {
     }
     if (this.#isStarted) return
     this.#isStarted = true
-    this.#loop.start()
+    // The scope of a lock around this call does not wait for the work.
+    outsideOfCallers(() => this.#loop.start())
   }
 
   stop(): Promise<void> {

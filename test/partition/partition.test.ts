@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { describe, expect, onTestFinished, test } from 'vitest'
 import type { Ticket } from '../../src/contract/store.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
@@ -105,6 +106,18 @@ describe('a partition', () => {
     fleet.add('b')
     await fleet.settled([20])
     expect(fleet.errors.filter(({ who, during }) => who === 'a' && during === 'stop')).toHaveLength(20)
+  })
+
+  test('works outside of the async context in which it was started', async () => {
+    const fleet = new Fleet(4)
+    const context = new AsyncLocalStorage<string>()
+    const seen: (string | undefined)[] = []
+    const see = () => seen.push(context.getStore())
+    context.run('a request', () => fleet.add('a', {}, { start: see, stop: see }))
+    await fleet.settled([4])
+    fleet.add('b')
+    await fleet.settled([2, 2])
+    expect(seen).toEqual(Array.from({ length: 6 }, () => undefined))
   })
 
   test('work that hangs does not keep the other keys from moving', async () => {

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { SimulatedClock } from 'xstate'
 import { createLocks, type Locks } from '../../src/index.ts'
@@ -91,6 +92,35 @@ describe('a lock worker', () => {
     await reaches('working')
     await worker.stop()
     expect(errors).toEqual([])
+  })
+
+  test('works outside of the async context of the code that said that the work failed', async () => {
+    const context = new AsyncLocalStorage<string>()
+    const seen: unknown[] = []
+    const see = (what: string) => seen.push([what, context.getStore()])
+    const { worker, reaches } = workerOf({
+      start: (_, { fail }) => {
+        see('start')
+        if (seen.length === 1) setImmediate(() => context.run('a request', () => fail(new Error('broke'))))
+      },
+      stop: (reason) => {
+        see(reason)
+      },
+    })
+    worker.start()
+    await until('it has started again', () => seen.length === 3)
+    await reaches('working')
+    expect(seen).toEqual(['start', 'failed', 'start'].map((what) => [what, undefined]))
+    await worker.stop()
+  })
+
+  test('tells of a deadlock if its work waits at its end for a lock of the caller of stop()', async () => {
+    const patient = { wait: '1h' }
+    const { worker, reaches, errors } = workerOf({ stop: () => locks.withLock('boot', patient, () => {}) })
+    worker.start()
+    await reaches('working')
+    await locks.withLock('boot', () => worker.stop())
+    expect(errors).toMatchObject([{ during: 'stop', error: { code: 'deadlock' } }])
   })
 
   test('may lock in its work what the caller of start() holds', async () => {

@@ -1,5 +1,6 @@
 import { assign, emit, fromCallback, fromPromise, raise, setup } from 'xstate'
 import { assert } from '../../base/assert.ts'
+import { outsideOfCallers } from '../../base/async-context.ts'
 import { backoffMs } from '../../base/backoff.ts'
 import { HOLD_RANGE, parseDuration } from '../../base/duration.ts'
 import { isHoldfastError } from '../../errors.ts'
@@ -82,7 +83,8 @@ const parts = setup({
   actions: {
     begin: assign(({ event, self }) => {
       if (event.type !== 'granted') return {}
-      return { term: newTerm(event.lease, (error) => self.send({ type: 'broke', error })) }
+      const broke = (error: unknown) => outsideOfCallers(() => self.send({ type: 'broke', error }))
+      return { term: newTerm(event.lease, broke) }
     }),
     end: assign(({ context: { reason, isStopping } }, params: { reason: StopReason; error: unknown }) => ({
       reason: reason ?? params.reason,
