@@ -31,8 +31,11 @@ export class OwnShare {
   readonly #leaving = new Set<number>()
   /** Of the workers, those whose work did not end within `grace`. The work may run for ever. */
   readonly #overdue = new Set<number>()
-  #wanted: ReadonlySet<number> = new Set()
+  #wanted = new Set<number>()
+  /** Of the workers, those that wait for their turn to hand their key over. */
+  readonly #unwanted = new Set<number>()
   #movesAtOnce: number
+  #handsOverSoon = false
   #whenIdle: (() => void)[] = []
   #onOverdue: () => void = () => {}
 
@@ -101,21 +104,53 @@ export class OwnShare {
   }
 
   #settle(): void {
-    for (const at of this.#wanted) if (!this.#workers.has(at)) this.#begin(at)
-    for (const [at, worker] of this.#workers) {
-      if (this.#wanted.has(at) || this.#leaving.has(at)) continue
-      // To leave a queue moves nothing.
-      if (this.#isKept(at) && this.#moving >= this.#movesAtOnce) continue
-      // First, because a worker that only pauses is stopped by the time that `stop` returns.
-      this.#leaving.add(at)
-      void worker.stop()
+    for (const at of this.#wanted) {
+      this.#unwanted.delete(at)
+      if (!this.#workers.has(at)) this.#begin(at)
     }
+    for (const at of this.#workers.keys()) {
+      if (this.#wanted.has(at) || this.#leaving.has(at)) continue
+      if (this.#isKept(at)) this.#unwanted.add(at)
+      // To leave a queue moves nothing.
+      else this.#stop(at)
+    }
+    this.#handOver()
+  }
+
+  /** Hands over unwanted keys, as many as may move at the same time. Counts once: this may be called for each of thousands of keys. */
+  #handOver(): void {
     if (this.#workers.size === 0) for (const tell of this.#whenIdle.splice(0)) tell()
+    if (this.#unwanted.size === 0) return
+    let movesLeft = this.#movesAtOnce - this.#moving
+    for (const at of this.#unwanted) {
+      if (movesLeft <= 0) return
+      movesLeft -= 1
+      this.#stop(at)
+    }
+  }
+
+  /** Not at once: many workers end in the same moment, also while `#handOver` goes through them. */
+  #handOverSoon(): void {
+    if (this.#handsOverSoon) return
+    this.#handsOverSoon = true
+    queueMicrotask(() => {
+      this.#handsOverSoon = false
+      this.#handOver()
+    })
+  }
+
+  #stop(at: number): void {
+    this.#unwanted.delete(at)
+    // First, because a worker that only pauses is stopped by the time that `stop` returns.
+    this.#leaving.add(at)
+    void this.#workers.get(at)?.stop()
   }
 
   /** How many keys are being handed over. */
   get #moving(): number {
-    return Array.from(this.#leaving).filter((at) => this.#isKept(at)).length
+    let moving = 0
+    for (const at of this.#leaving) if (this.#isKept(at)) moving += 1
+    return moving
   }
 
   /** Whether this process holds the key and renews it. An overdue worker has a lease that runs out. */
@@ -130,6 +165,8 @@ export class OwnShare {
     this.#workers.set(at, worker)
     worker.subscribe(({ from, to, lease }) => {
       this.#tell({ key, from, to, lease })
+      // A worker that has lost its key must not try for it again.
+      if (to === 'pausing' && this.#unwanted.has(at)) this.#stop(at)
       if (to === 'overdue') this.#giveUp(at)
       if (to === 'stopped') this.#ended(at)
     })
@@ -165,7 +202,9 @@ export class OwnShare {
   /** The worker no longer renews the lease, so another process can have the key. */
   #giveUp(at: number): void {
     this.#overdue.add(at)
-    this.want(this.#wanted)
+    this.#wanted.delete(at)
+    if (!this.#leaving.has(at)) this.#stop(at)
+    this.#handOverSoon()
     this.#onOverdue()
   }
 
@@ -173,8 +212,10 @@ export class OwnShare {
   #ended(at: number): void {
     const wasStopped = this.#leaving.delete(at)
     this.#workers.delete(at)
+    this.#unwanted.delete(at)
     // A worker that ends by itself has found the locks closed.
-    if (wasStopped) this.#settle()
+    if (wasStopped && this.#wanted.has(at)) this.#begin(at)
+    this.#handOverSoon()
     if (this.#overdue.delete(at)) this.#onOverdue()
   }
 
