@@ -20,13 +20,16 @@ export class MembershipLoop {
   /** In the events. */
   readonly #number = nextRunNumber()
   #weight: number
-  /** The last request to join, which has the weight of when it began. */
+  /** The request to join, from its begin until it has failed or the membership is lost. */
   #joining: Promise<GroupMembership> | undefined
+  /** Calls of those who wait for the next request to join. */
+  readonly #whenJoining: ((joining: Promise<unknown> | undefined) => void)[] = []
   #membership: GroupMembership | undefined
   /** Ends the membership, so that the process joins again. */
   #giveUp: (cause: unknown) => void = () => {}
-  /** What the others were told last. */
-  #told: string | undefined
+  /** The last value that the others are told. They know it when `known` resolves. */
+  #told: { readonly value: string; readonly known: Promise<unknown> } | undefined
+  #isRunning = false
   #isStopping = false
   #running: Promise<void> = Promise.resolve()
 
@@ -45,6 +48,7 @@ export class MembershipLoop {
   start(): void {
     // Without this news the others would not ask for the key.
     this.#share.onOverdue(() => this.#tellOthers().catch((error) => this.#giveUp(error)))
+    this.#isRunning = true
     this.#running = this.#run()
   }
 
@@ -53,8 +57,7 @@ export class MembershipLoop {
     if (this.#isStopping) return
     this.#weight = weight
     try {
-      await this.#joining
-      await this.#tellOthers()
+      while (this.#isRunning && !(await this.#tellOthers())) await this.#joined()
     } catch (error) {
       if (!this.#isStopping) throw error
     }
@@ -83,24 +86,34 @@ export class MembershipLoop {
           failures = 0
         })
       } catch (error) {
+        this.#joining = undefined
         if (this.#leaving.signal.aborted || isHoldfastError(error, 'closed')) break
         this.#settings.onError(error, { key: undefined, during: 'membership' })
         failures += 1
         await paused(systemClock, backoffMs(JOINING_AGAIN, failures), this.#leaving.signal)
       }
     }
+    this.#isRunning = false
+    for (const tell of this.#whenJoining.splice(0)) tell(undefined)
     if (partitionTopics.left.isHeard) partitionTopics.left.tell({ name: this.#name, run: this.#number })
   }
 
   /** One membership, from its begin to its end. */
   async #takePart(onJoined: () => void): Promise<void> {
-    this.#told = this.#value()
+    const value = this.#value()
     const { ttl } = this.#settings.work
-    this.#joining = this.group.join({ ttl, value: this.#told, signal: this.#leaving.signal })
-    const membership = await this.#joining
+    const joining = this.group.join({ ttl, value, signal: this.#leaving.signal })
+    this.#joining = joining
+    this.#told = { value, known: joining }
+    for (const tell of this.#whenJoining.splice(0)) tell(joining)
+    const membership = await joining
     this.#membership = membership
     const ending = new AbortController()
-    const end = () => ending.abort()
+    const end = () => {
+      // From now on `setWeight` waits for the next request to join.
+      if (membership.signal.aborted) this.#joining = undefined
+      ending.abort()
+    }
     let failure: { readonly cause: unknown } | undefined
     this.#giveUp = (cause) => {
       failure ??= { cause }
@@ -119,6 +132,7 @@ export class MembershipLoop {
       if (failure !== undefined) throw failure.cause
     } finally {
       this.#leaving.signal.removeEventListener('abort', end)
+      this.#joining = undefined
       this.#membership = undefined
       this.#share.wantHeld()
       await membership.leave()
@@ -137,16 +151,29 @@ export class MembershipLoop {
     await this.#tellOthers()
   }
 
-  async #tellOthers(): Promise<void> {
+  /** Resolves when the others know what this process wants now. `false`: it is no member, so nobody knows it. */
+  async #tellOthers(): Promise<boolean> {
+    const membership = this.#membership
+    if (membership === undefined) return false
     const value = this.#value()
-    if (value === this.#told || this.#membership === undefined) return
-    this.#told = value
-    try {
-      await this.#membership.update(value)
-    } catch (error) {
-      this.#told = undefined
-      throw error
+    if (this.#told?.value !== value) {
+      const told = { value, known: membership.update(value) }
+      this.#told = told
+      told.known.catch(() => {
+        if (this.#told === told) this.#told = undefined
+      })
     }
+    try {
+      await this.#told.known
+    } catch (error) {
+      if (!membership.signal.aborted) throw error
+    }
+    return !membership.signal.aborted
+  }
+
+  /** Resolves when this process is a member, or takes part no more. Rejects if the request to join fails. */
+  async #joined(): Promise<void> {
+    await (this.#joining ?? new Promise<unknown>((resolve) => this.#whenJoining.push(resolve)))
   }
 
   #value(): string {

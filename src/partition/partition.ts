@@ -51,10 +51,10 @@ export interface KeyPartition<Key extends string | number = string> extends Asyn
   stop(): Promise<void>
   /**
    * Asks for another share from now on. With 0 this process hands all of its keys over, and stays. Resolves when the others know;
-   * before `start()` and after `stop()` at once.
+   * before `start()` and after `stop()` at once. If its membership was lost, it waits until this process has joined again.
    *
    * @throws {InvalidArgumentError} when it is no weight.
-   * @throws {StoreError} when the store does not answer: call it again.
+   * @throws {StoreError} when the store does not answer or refuses: call it again.
    */
   setWeight(weight: number): Promise<void>
   /** Who takes part, and with which keys. One request. Members whose process died are in it until their ttl is over. */
