@@ -1,3 +1,4 @@
+import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
 import { fieldOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
@@ -102,7 +103,7 @@ const PRISMA_CONFLICT = 'P2034'
 function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
   return {
     async query(text, parameters = []) {
-      return (await sql.unsafe(text, [...parameters] as never[])) as readonly SqlRow[]
+      return rowsOf(await sql.unsafe(text, [...parameters] as never[]))
     },
   }
 }
@@ -122,7 +123,7 @@ function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
     async query(text, parameters = []) {
       const node = { kind: 'RawNode', sqlFragments: [text], parameters: [] }
       const compiled = { sql: text, query: node, parameters, queryId: { queryId: 'holdfast' } }
-      return (await db.executeQuery(compiled as never)).rows as readonly SqlRow[]
+      return rowsOf(await db.executeQuery(compiled as never))
     },
   }
 }
@@ -148,10 +149,23 @@ function prismaExecutor(prisma: PrismaQueryable): SqlExecutor {
   }
 }
 
-/** Some clients answer with an object that has `rows`, some with the rows themselves. */
+/**
+ * Some clients answer with an object that has `rows`, some with the rows themselves. TypeORM answers an UPDATE with the rows and
+ * their number. Anything else is refused, because the elements of another answer would pass for rows.
+ */
 function rowsOf(result: unknown): readonly SqlRow[] {
-  const { rows } = result as { readonly rows?: unknown }
-  return (Array.isArray(rows) ? rows : result) as readonly SqlRow[]
+  const { rows = result } = (result ?? {}) as { readonly rows?: unknown }
+  const found = isRowsWithNumber(rows) ? rows[0] : rows
+  if (Array.isArray(found) && found.every(isRow)) return found
+  throw expected('client', 'one that answers with an array of rows, each an object with its columns', found)
+}
+
+function isRowsWithNumber(rows: unknown): rows is readonly [readonly unknown[], number] {
+  return Array.isArray(rows) && rows.length === 2 && Array.isArray(rows[0]) && typeof rows[1] === 'number'
+}
+
+function isRow(row: unknown): row is SqlRow {
+  return typeof row === 'object' && row !== null && !Array.isArray(row)
 }
 
 function can(client: unknown, name: string): boolean {

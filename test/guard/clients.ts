@@ -128,6 +128,23 @@ const likePrisma: Open = async (url) => {
   }
 }
 
+/** Answers as `query` of TypeORM 1 does: an UPDATE with its rows and their number, everything else with its rows. */
+const likeTypeOrm: Open = async (url) => {
+  const client = new Client({ connectionString: url })
+  await client.connect()
+  const manager = {
+    async query(text: string, values?: unknown[]): Promise<never> {
+      const { command, rows, rowCount } = await client.query(text, values)
+      return (command === 'UPDATE' || command === 'DELETE' ? [rows, rowCount] : rows) as never
+    },
+  }
+  return {
+    root: manager,
+    transaction: (work) => byHand((text) => client.query(text), manager, work),
+    [Symbol.asyncDispose]: () => client.end(),
+  }
+}
+
 export const clients: readonly (readonly [string, Open])[] = [
   ['pg, a client', pgClient],
   ['pg, a pool', pgPool],
@@ -136,6 +153,7 @@ export const clients: readonly (readonly [string, Open])[] = [
   ['Drizzle over pg', drizzlePg],
   ['Drizzle over postgres.js', drizzlePostgresJs],
   ['the raw statements of Prisma', likePrisma],
+  ['what TypeORM answers', likeTypeOrm],
   ['an executor of one’s own', ownExecutor],
 ]
 

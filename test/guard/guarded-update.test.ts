@@ -210,6 +210,20 @@ test.each(wrong)('%s is refused before anything is asked', async (_, options, me
   })
 })
 
+// The last one is like an answer of Sequelize.
+test.each([
+  ['nothing', undefined],
+  ['rows as arrays', { rows: [[1]] }],
+  ['a number', 1],
+  ['an array of rows, and more', [[], { rowCount: 0 }]],
+])('a client that answers with %s is refused, because its write may have been', async (_, answer) => {
+  const client = { query: async () => answer as never }
+  await expect(write(client, 5n, 60)).rejects.toMatchObject({
+    code: 'invalid-argument',
+    message: expect.stringContaining('Expected `client` to be one that answers with an array of rows, each'),
+  })
+})
+
 test('a row among many is found by the index of its id', async () => {
   await pool.query(`
     create table many (a int, b text, fence bigint, primary key (a, b));
