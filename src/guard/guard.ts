@@ -1,6 +1,7 @@
 import { checkOptions, expected } from '../base/arguments.ts'
 import { StoreError } from '../errors.ts'
 import {
+  columnOf,
   executorOf,
   inTransaction,
   type SqlClient,
@@ -64,7 +65,7 @@ export async function guard(tx: SqlClient, options: GuardOptions): Promise<void>
   const [row] = await executor.query(inSchema(GUARD, schema), [resource, fence]).catch((error: unknown) => {
     throw guardError(error, { resource, fence, schema })
   })
-  if (await isInTransaction(tx, executor, row?.['transaction'])) return
+  if (await isInTransaction(tx, executor, columnOf(row, 'transaction'))) return
   throw expected(
     'tx',
     'inside a transaction (after `begin`, and the transaction itself rather than the client or pool it came from), because a guard lasts as long as its transaction',
@@ -83,7 +84,7 @@ async function isInTransaction(tx: SqlClient, executor: SqlExecutor, transaction
   const known = inTransaction(tx)
   if (known !== undefined) return known
   const [row] = await executor.query('select pg_current_xact_id_if_assigned()::text as transaction')
-  return row?.['transaction'] === transaction
+  return columnOf(row, 'transaction') === transaction
 }
 
 function guardError(error: unknown, about: { resource: string; fence: string; schema: string }): unknown {

@@ -1,5 +1,5 @@
 import { checkOptions, expected } from '../base/arguments.ts'
-import { executorOf, type SqlClient, type SqlExecutor, sqlStateOf } from '../postgres/executor.ts'
+import { columnOf, executorOf, type SqlClient, type SqlExecutor, sqlStateOf } from '../postgres/executor.ts'
 import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
 import { type Fence, parseFence, staleFence } from './fence.ts'
 import { STALE_FENCE } from './guard.ts'
@@ -95,14 +95,14 @@ async function update({
   fenceColumn,
 }: Statement): Promise<boolean> {
   const values = [...columns.map((name) => `${name} = given.${name}`), `${fenceColumn} = $2::text::bigint`]
-  const rows = await executor.query(
+  const [updated] = await executor.query(
     `update ${table} as t set ${values.join(', ')} from ${given}
      where ${isRow} and (t.${fenceColumn} is null or t.${fenceColumn} <= $2::text::bigint)
        and 1 = (select count(*) from (select from ${table} as t, ${given} where ${isRow} limit 2) as found)
      returning 1 as updated`,
     [row, fence],
   )
-  return rows.length > 0
+  return updated !== undefined && columnOf(updated, 'updated') !== undefined
 }
 
 async function seenBy({
@@ -118,7 +118,7 @@ async function seenBy({
     [row],
   )
   if (another !== undefined) throw expected('id', 'the columns of a unique key', 'several rows')
-  const seen = found?.['seen']
+  const seen = found && columnOf(found, 'seen')
   return typeof seen === 'string' ? BigInt(seen) : undefined
 }
 

@@ -3,6 +3,7 @@ import { messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError, StoreError } from '../errors.ts'
 import type { PostgresConnections } from '../postgres/connections.ts'
 import {
+  columnOf,
   executorOf,
   inTransaction,
   type SqlClient,
@@ -281,7 +282,7 @@ export class JobTables {
       const rows = known
         ? await executor.query(this.#selectOf(call), parameters)
         : await this.#callIfInTransaction(executor, nameOf(call), parameters)
-      return JSON.parse(String(rows[0]?.['answer'] ?? null)) as Answer
+      return JSON.parse(String(columnOf(rows[0], 'answer'))) as Answer
     } catch (error) {
       throw this.#transactionError(error, transaction, doing)
     }
@@ -292,7 +293,7 @@ export class JobTables {
     const [row] = await executor.query('select pg_current_xact_id()::text as number')
     const check = `"{schema}".jobs_assert_transaction($${parameters.length + 1}::text)::text as checked`
     const text = this.#inSchema(`select ${check}, ${call}::text as answer`)
-    return executor.query(text, [...parameters, String(row?.['number'])])
+    return executor.query(text, [...parameters, String(columnOf(row, 'number'))])
   }
 
   /** Kept for each call: a text that is made anew has to be hashed anew, before each of the maps on its way finds it. */

@@ -1,7 +1,9 @@
 import { expected, parseFunction } from '../base/arguments.ts'
 import {
+  columnOf,
   executorOf,
   inTransaction,
+  isNamed,
   type SqlClient,
   type SqlExecutor,
   type SqlRow,
@@ -118,10 +120,10 @@ async function read({
   const [row] = rows
   if (row === undefined) return undefined
   if (rows.length > 1) throw expected('id', 'the columns of a unique key', `${rows.length} rows`)
-  const { [VERSION]: found, ...rest } = row
+  const found = columnOf(row, VERSION)
   if (typeof found !== 'string')
     throw expected('version', 'a column that is never null', `null in \`${version}\``)
-  return { row: rest, version: found }
+  return { row: withoutVersion(row), version: found }
 }
 
 function differing(
@@ -149,6 +151,9 @@ async function write(target: UpdateTarget, set: Columns, seen: string): Promise<
     [rowText({ ...set, ...id, [target.version]: seen })],
   )
   if (row === undefined) throw new Overtaken('Somebody else wrote between the read and the write.')
-  const { [VERSION]: _, ...rest } = row
-  return rest
+  return withoutVersion(row)
+}
+
+function withoutVersion(row: SqlRow): SqlRow {
+  return Object.fromEntries(Object.entries(row).filter(([name]) => !isNamed(name, VERSION)))
 }

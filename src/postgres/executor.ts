@@ -64,6 +64,25 @@ export function executorOf(client: SqlClient, name = 'client'): SqlExecutor {
 }
 
 /**
+ * The value of a column of our own, whose name has lower-case letters only. A client may write the name in another case, as
+ * postgres.js does with `transform: postgres.pascal`.
+ *
+ * @throws {InvalidArgumentError} if the client renames the column otherwise: without the value a refusal would look like a success.
+ */
+export function columnOf(row: SqlRow | undefined, name: string): unknown {
+  const columns = Object.entries(row ?? {})
+  const column = columns.find(([found]) => isNamed(found, name))
+  if (column !== undefined) return column[1]
+  const got = row === undefined ? 'no row' : columns.map(([found]) => found).join(', ')
+  throw expected('client', `one that leaves the name of the column \`${name}\` as it is`, got)
+}
+
+/** Whether the client means the column of this name. */
+export function isNamed(column: string, name: string): boolean {
+  return column.toLowerCase() === name
+}
+
+/**
  * Whether this client sends its statements inside an open transaction: true or false if the client knows, which may need one
  * answer before; undefined if only the server can tell.
  */

@@ -24,6 +24,9 @@ interface PooledClient extends PgQueryable {
 
 /** The part of a `sql` of postgres.js that is used. */
 interface Sql {
+  readonly options: {
+    readonly transform: Readonly<Record<'column' | 'value' | 'row', { readonly from?: unknown }>>
+  }
   begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
 }
 
@@ -43,7 +46,18 @@ export function sharedConnectionsOf(client: PostgresPool, options: ConnectionsOp
       client,
     )
   }
+  if ('begin' in client) refuseTransform(client as unknown as Sql)
   return new SharedConnections(client, connectionsOf(client, { ...options, max: 1 }))
+}
+
+/** The answers of the store would not have the names and values that it reads. */
+function refuseTransform({ options: { transform } }: Sql): void {
+  if ([transform.column, transform.value, transform.row].every(({ from }) => !from)) return
+  throw expected(
+    'client',
+    'a `sql` without `transform`, to share its connections',
+    'one that changes names or values',
+  )
 }
 
 class SharedConnections implements PostgresConnections {

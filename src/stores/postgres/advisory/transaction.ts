@@ -2,6 +2,7 @@ import { checkOptions, parseFlag } from '../../../base/arguments.ts'
 import { type Duration, parseDuration, WAIT_RANGE } from '../../../base/duration.ts'
 import { AcquireTimeoutError, DeadlockError, InvalidArgumentError, StoreError } from '../../../errors.ts'
 import {
+  columnOf,
   executorOf,
   inTransaction,
   type SqlClient,
@@ -123,10 +124,10 @@ async function lockOnce(
   const id = String(advisoryLockId(key))
   const asked = `${id} ${shared} ${lockTimeoutMs}`
   const row = await ask(executor, key, shared ? TRY_SHARED : TRY_EXCLUSIVE, [id, asked])
-  const granted = row?.['granted'] === 'true'
+  const granted = columnOf(row, 'granted') === 'true'
   if (granted || waitMs === 0) {
     // Marks end with their transaction, so the mark of an earlier call proves that this is the same transaction.
-    const before = String(row?.['before'] ?? '')
+    const before = String(columnOf(row, 'before') ?? '')
     const isProven = before !== '' && before !== asked
     if (!isProven && !(await isTransaction(tx, executor, key))) throw notInTransaction()
     return granted ? 'granted' : 'timeout'
@@ -151,7 +152,7 @@ async function isTransaction(tx: SqlClient, executor: SqlExecutor, key: string):
 }
 
 async function readMark(executor: SqlExecutor, key: string): Promise<string> {
-  return String((await ask(executor, key, scripts.readXact))?.['mark'] ?? '')
+  return String(columnOf(await ask(executor, key, scripts.readXact), 'mark') ?? '')
 }
 
 async function ask(
@@ -168,6 +169,7 @@ async function ask(
 }
 
 function failureOf(error: unknown, key: string): Error {
+  if (error instanceof InvalidArgumentError) return error
   const shown = JSON.stringify(key)
   switch (sqlStateOf(error)) {
     case '40P01':
