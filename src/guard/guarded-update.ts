@@ -43,14 +43,15 @@ export async function guardedUpdate(client: SqlClient, options: GuardedUpdateOpt
   const { fenceColumn = 'fence' } = options
   const id = parseId(options.id)
   const set = parseColumns('set', options.set)
-  const taken = Object.keys(set).find((name) => name === fenceColumn || name in id)
+  const taken = Object.keys(set).find((name) => name === fenceColumn || Object.hasOwn(id, name))
   if (taken !== undefined) throw expected('set', 'columns other than those of the id and the fence', taken)
   const table = quotedTable('table', options.table)
   const fence = parseFence(options.fence)
+  const executor = executorOf(client)
   const statement = {
-    executor: executorOf(client),
+    executor,
     fence,
-    row: rowText({ ...set, ...id }),
+    row: rowText({ ...set, ...id }, executor.zone),
     columns: Object.keys(set).map((name) => quoted('set', name)),
     given: `jsonb_populate_record(null::${table}, $1::text::jsonb) as given`,
     table,

@@ -1,11 +1,11 @@
 import { expected, parseFunction } from '../base/arguments.ts'
 import {
+  type ClientExecutor,
   columnOf,
   executorOf,
   inTransaction,
   isNamed,
   type SqlClient,
-  type SqlExecutor,
   type SqlRow,
 } from '../postgres/executor.ts'
 import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
@@ -70,7 +70,7 @@ export async function updateRow<Row extends object>(
   const attempt = async () => {
     const found = await read(target)
     if (found === undefined) return null
-    const columns = Object.entries(found.row).map(([name, value]) => [name, rowText({ value })])
+    const columns = Object.entries(found.row).map(([name, value]) => [name, textOf(value, target)])
     // Taken before `change` sees the row, because it may write into it.
     const before = new Map(columns as [string, string][])
     const next = await update.change(found.row as Row)
@@ -85,7 +85,7 @@ export async function updateRow<Row extends object>(
 }
 
 interface UpdateTarget {
-  readonly executor: SqlExecutor
+  readonly executor: ClientExecutor
   readonly table: string
   readonly id: Columns
   readonly version: string
@@ -115,7 +115,7 @@ async function read({
   answer,
 }: UpdateTarget): Promise<Found | undefined> {
   const rows = await executor.query(`select ${answer} from ${table} as t, ${given} where ${isRow}`, [
-    rowText(id),
+    rowText(id, executor.zone),
   ])
   const [row] = rows
   if (row === undefined) return undefined
@@ -126,17 +126,17 @@ async function read({
   return { row: withoutVersion(row), version: found }
 }
 
-function differing(
-  next: object,
-  before: ReadonlyMap<string, string>,
-  { id, version }: UpdateTarget,
-): Columns {
+function differing(next: object, before: ReadonlyMap<string, string>, target: UpdateTarget): Columns {
   const columns = Object.entries(parseColumns('change()', next)).filter(([name, value]) => {
-    return name !== version && rowText({ value }) !== before.get(name)
+    return name !== target.version && textOf(value, target) !== before.get(name)
   })
-  const [moved] = columns.filter(([name]) => name in id)
+  const [moved] = columns.filter(([name]) => Object.hasOwn(target.id, name))
   if (moved !== undefined) throw expected('change()', 'columns other than those of the id', moved[0])
   return Object.fromEntries(columns)
+}
+
+function textOf(value: unknown, { executor }: UpdateTarget): string {
+  return rowText({ value }, executor.zone)
 }
 
 async function write(target: UpdateTarget, set: Columns, seen: string): Promise<SqlRow> {
@@ -148,7 +148,7 @@ async function write(target: UpdateTarget, set: Columns, seen: string): Promise<
   const [row] = await executor.query(
     `update ${table} as t set ${[...values, `${version} = t.${version} + 1`].join(', ')} from ${given}
      where ${isRow} and t.${version} = given.${version} returning ${answer}`,
-    [rowText({ ...set, ...id, [target.version]: seen })],
+    [rowText({ ...set, ...id, [target.version]: seen }, executor.zone)],
   )
   if (row === undefined) throw new Overtaken('Somebody else wrote between the read and the write.')
   return withoutVersion(row)

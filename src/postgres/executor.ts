@@ -16,6 +16,14 @@ export interface SqlExecutor {
   query(text: string, parameters?: readonly (string | null)[]): Promise<readonly SqlRow[]>
 }
 
+/** The zone in which a client reads the times of a column without a zone. */
+export type ClientZone = 'local' | 'utc'
+
+/** An executor over a client that we may know. */
+export interface ClientExecutor extends SqlExecutor {
+  readonly zone: ClientZone
+}
+
 /** A `Client`, `PoolClient` or `Pool` of the package pg, or an object that behaves like one. */
 export interface PgQueryable {
   query(text: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>
@@ -51,7 +59,7 @@ export type SqlClient =
   | PrismaQueryable
 
 /** @throws {InvalidArgumentError} when it is no such client. `name`: the name of the argument, for the message. */
-export function executorOf(client: SqlClient, name = 'client'): SqlExecutor {
+export function executorOf(client: SqlClient, name = 'client'): ClientExecutor {
   // Functions only: Prisma has a property for every model, and Drizzle's `query` is an object.
   if (can(client, '$queryRawUnsafe')) return prismaExecutor(client as PrismaQueryable)
   if (can(client, 'executeQuery')) return kyselyExecutor(client as KyselyQueryable)
@@ -119,8 +127,9 @@ const SQL_STATE = /^(?!P[1-9])(?=.*\d)[0-9A-Z]{5}$/
 /** Prisma's code for 40001 and 40P01 in its own queries. */
 const PRISMA_CONFLICT = 'P2034'
 
-function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
+function postgresJsExecutor(sql: PostgresJsQueryable): ClientExecutor {
   return {
+    zone: 'local',
     async query(text, parameters = []) {
       return rowsOf(await sql.unsafe(text, [...parameters] as never[]))
     },
@@ -128,8 +137,9 @@ function postgresJsExecutor(sql: PostgresJsQueryable): SqlExecutor {
 }
 
 /** A client of the package pg, or an executor of the user's own. */
-function queryExecutor(client: PgQueryable | SqlExecutor): SqlExecutor {
+function queryExecutor(client: PgQueryable | SqlExecutor): ClientExecutor {
   return {
+    zone: 'local',
     async query(text, parameters = []) {
       return rowsOf(await client.query(text, [...parameters] as (string | null)[] & unknown[]))
     },
@@ -137,8 +147,9 @@ function queryExecutor(client: PgQueryable | SqlExecutor): SqlExecutor {
 }
 
 /** `executeQuery` takes a compiled query. This one is what Kysely's own `CompiledQuery.raw` makes of a text. */
-function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
+function kyselyExecutor(db: KyselyQueryable): ClientExecutor {
   return {
+    zone: 'local',
     async query(text, parameters = []) {
       const node = { kind: 'RawNode', sqlFragments: [text], parameters: [] }
       const compiled = { sql: text, query: node, parameters, queryId: { queryId: 'holdfast' } }
@@ -148,8 +159,9 @@ function kyselyExecutor(db: KyselyQueryable): SqlExecutor {
 }
 
 /** `execute` takes an object with `getSQL()`, and asks it for its text and parameters. */
-function drizzleExecutor(db: DrizzleQueryable): SqlExecutor {
+function drizzleExecutor(db: DrizzleQueryable): ClientExecutor {
   return {
+    zone: 'utc',
     async query(text, parameters = []) {
       const statement = {
         getSQL: () => statement,
@@ -160,8 +172,9 @@ function drizzleExecutor(db: DrizzleQueryable): SqlExecutor {
   }
 }
 
-function prismaExecutor(prisma: PrismaQueryable): SqlExecutor {
+function prismaExecutor(prisma: PrismaQueryable): ClientExecutor {
   return {
+    zone: 'utc',
     async query(text, parameters = []) {
       return rowsOf(await prisma.$queryRawUnsafe(text, ...(parameters as never[])))
     },

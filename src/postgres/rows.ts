@@ -1,4 +1,5 @@
 import { expected } from '../base/arguments.ts'
+import type { ClientZone } from './executor.ts'
 import { quoteIdentifier } from './identifiers.ts'
 
 /**
@@ -38,23 +39,45 @@ export function parseId(id: unknown): Columns {
 
 /** Columns and their values, without those that are undefined. */
 export function parseColumns(argument: string, columns: unknown): Columns {
-  if (typeof columns !== 'object' || columns === null || Array.isArray(columns)) {
+  const isObject = typeof columns === 'object' && columns !== null
+  if (!isObject || Array.isArray(columns) || columns instanceof Date || isOpaque(columns)) {
     throw expected(argument, 'an object with a value for each column', columns)
   }
   const present = Object.entries(columns).filter(([, value]) => value !== undefined)
-  for (const [name, value] of present) {
-    if (typeof value === 'function' || typeof value === 'symbol') {
-      throw expected(`${argument}.${name}`, 'a value that a column can have', value)
-    }
-    if (value instanceof Date && Number.isNaN(value.getTime())) {
-      throw expected(`${argument}.${name}`, 'a valid date', value)
-    }
-  }
+  for (const [name, value] of present) checkValue(`${argument}.${name}`, value)
   return Object.fromEntries(present)
 }
 
-export function rowText(columns: Columns): string {
-  const literals = Object.entries(columns).map(([name, value]) => [name, literal(value)])
+/** Also of an array or a document: JSON leaves a function out, and has `{}` for a Promise that nobody awaited. */
+function checkValue(name: string, value: unknown): void {
+  if (isThenable(value)) throw expected(name, 'a value rather than a Promise (await it)', value)
+  if (typeof value === 'function' || typeof value === 'symbol' || isOpaque(value)) {
+    throw expected(name, 'a value that a column can have', value)
+  }
+  if (value instanceof Date && Number.isNaN(value.getTime())) throw expected(name, 'a valid date', value)
+  if (Array.isArray(value) || isDocument(value)) {
+    for (const inner of Object.values(value)) checkValue(name, inner)
+  }
+}
+
+/** Whether JSON writes nothing of its content, or an object where a typed array was. */
+function isOpaque(value: unknown): boolean {
+  if (ArrayBuffer.isView(value)) return !(value instanceof Uint8Array)
+  return value instanceof Map || value instanceof Set || value instanceof ArrayBuffer || isThenable(value)
+}
+
+function isThenable(value: unknown): boolean {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
+}
+
+function isDocument(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false
+  const prototype: unknown = Object.getPrototypeOf(value)
+  return prototype === Object.prototype || prototype === null
+}
+
+export function rowText(columns: Columns, zone: ClientZone): string {
+  const literals = Object.entries(columns).map(([name, value]) => [name, literal(value, zone)])
   // JSON has no bigint, NaN or Infinity. As texts they keep their value.
   return JSON.stringify(Object.fromEntries(literals), (_, value: unknown) => {
     const lost = typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value))
@@ -62,9 +85,13 @@ export function rowText(columns: Columns): string {
   })
 }
 
-function literal(value: unknown): unknown {
+/** JSON.stringify asks a Date or a Buffer for its JSON first, also in an array. PostgreSQL reads other texts. */
+function literal(value: unknown, zone: ClientZone): unknown {
+  if (Array.isArray(value)) return value.map((inner) => literal(inner, zone))
   if (value instanceof Uint8Array) return `\\x${Array.from(value, byteText).join('')}`
-  return value instanceof Date ? localTime(value) : value
+  // A client reads an infinite time as an invalid date.
+  if (!(value instanceof Date) || Number.isNaN(value.getTime())) return value
+  return zone === 'utc' ? value.toISOString() : localTime(value)
 }
 
 function byteText(byte: number): string {
@@ -73,7 +100,7 @@ function byteText(byte: number): string {
 
 /**
  * The local time with the offset of this process. A column with a time zone reads the instant. A column without one drops the
- * offset and keeps the local time, as pg and postgres.js read it back.
+ * offset and keeps the local time, as pg reads it back. postgres.js does, too, except for the type date.
  */
 function localTime(date: Date): string {
   const offsetMinutes = -date.getTimezoneOffset()

@@ -17,10 +17,13 @@ beforeAll(async () => {
   pool = new Pool({ connectionString: server.url })
   await pool.query(`
     create table account (id int primary key, balance int not null, note text, fence bigint);
+    create table calendar (
+      id int primary key, fence bigint, day date, time timestamp, instant timestamptz,
+      days date[], times timestamp[], instants timestamptz[], doc jsonb);
     create schema "My ""bank""";
     create table "My ""bank"""."Account" (
       "bankId" text, "no" bigint, "Last Fence" bigint not null default 0,
-      flag bool, at timestamptz, local timestamp, doc jsonb, tags text[], raw bytea, amount numeric, ratio float8,
+      flag bool, at timestamptz, doc jsonb, tags text[], raw bytea, raws bytea[], amount numeric, ratio float8,
       primary key ("bankId", "no")
     )`)
 })
@@ -36,7 +39,7 @@ const rows = async () => (await pool.query('select id, balance, fence from accou
 const write = (client: SqlClient, fence: bigint, balance: number, id = 1) =>
   guardedUpdate(client, { table: 'account', id: { id }, set: { balance }, fence })
 
-describe.each(clients)('through %s', (_, open) => {
+describe.each(clients)('through %s', (name, open) => {
   test('a row takes writes under its fence or a later one, and refuses older ones', async () => {
     await using client = await open(server.url)
     expect(await write(client.root, 7n, 60)).toBe(true)
@@ -95,10 +98,10 @@ describe.each(clients)('through %s', (_, open) => {
       set: {
         flag: false,
         at,
-        local: at,
         doc: ['a "quoted" text', { deep: null }],
         tags: ['x, y', 'z"'],
         raw: Buffer.from([0, 255, 16]),
+        raws: [Buffer.from([0, 255]), null, new Uint8Array([16])],
         amount: '0.10000000000000000001',
         ratio: Number.POSITIVE_INFINITY,
       },
@@ -114,14 +117,45 @@ describe.each(clients)('through %s', (_, open) => {
         'Last Fence': '9007199254740993',
         flag: false,
         at,
-        local: at,
         doc: ['a "quoted" text', { deep: null }],
         tags: ['x, y', 'z"'],
         raw: Buffer.from([0, 255, 16]),
+        raws: [Buffer.from([0, 255]), null, Buffer.from([16])],
         amount: '0.10000000000000000001',
         ratio: Number.POSITIVE_INFINITY,
       },
     ])
+  })
+
+  test('a time without a zone is written in the zone of this client, also in an array', async () => {
+    await using client = await open(server.url)
+    await pool.query('truncate calendar; insert into calendar values (1)')
+    const at = new Date('2026-11-21T01:06:07.089Z')
+    const set = {
+      day: at,
+      time: at,
+      instant: at,
+      days: [at],
+      times: [at, null],
+      instants: [[at]],
+      doc: [{ at }],
+    }
+    await guardedUpdate(client.root, { table: 'calendar', id: { id: 1 }, set, fence: 5n })
+    const columns = Object.keys(set).map((column) => `${column}::text`)
+    const [written] = await server.sql(`set timezone to utc; select ${columns.join(', ')} from calendar`)
+    const [day, time] =
+      name.includes('Drizzle') || name.includes('Prisma')
+        ? ['2026-11-21', '2026-11-21 01:06:07.089']
+        : ['2026-11-20', '2026-11-20 21:36:07.089']
+    expect(written).toEqual({
+      day,
+      time,
+      instant: '2026-11-21 01:06:07.089+00',
+      days: `{${day}}`,
+      times: `{"${time}",NULL}`,
+      instants: '{{"2026-11-21 01:06:07.089+00"}}',
+      doc: '[{"at": "2026-11-21T01:06:07.089Z"}]',
+    })
   })
 })
 
@@ -193,6 +227,28 @@ const wrong: [string, object, string][] = [
   ['an array for columns', { ...base, set: [1] }, '`set` to be an object with a value for each column'],
   ['a function for a value', { ...base, set: { balance: () => 1 } }, '`set.balance` to be a value'],
   ['a date that is none', { ...base, set: { balance: new Date('x') } }, '`set.balance` to be a valid date'],
+  [
+    'a date that is none, in an array',
+    { ...base, set: { note: [new Date('x')] } },
+    '`set.note` to be a valid',
+  ],
+  [
+    'a Promise',
+    { ...base, set: { note: Promise.resolve() } },
+    '`set.note` to be a value rather than a Promise',
+  ],
+  [
+    'a Promise in a document',
+    { ...base, set: { note: { by: [Promise.resolve()] } } },
+    '`set.note` to be a value',
+  ],
+  ['a Map', { ...base, set: { note: new Map() } }, '`set.note` to be a value'],
+  ['a Set', { ...base, set: { note: new Set() } }, '`set.note` to be a value'],
+  ['an ArrayBuffer', { ...base, set: { note: new ArrayBuffer(1) } }, '`set.note` to be a value'],
+  ['an array of floats', { ...base, set: { note: new Float32Array(1) } }, '`set.note` to be a value'],
+  ['a Promise of columns', { ...base, set: Promise.resolve({}) }, '`set` to be an object with a value'],
+  ['a Map of columns', { ...base, set: new Map() }, '`set` to be an object with a value'],
+  ['a Date for columns', { ...base, set: new Date() }, '`set` to be an object with a value'],
   [
     'a new id',
     { ...base, set: { id: 2 } },

@@ -1,4 +1,5 @@
 import { Pool } from 'pg'
+import postgres from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { updateRow } from '../../src/optimistic/index.ts'
 import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
@@ -172,6 +173,28 @@ test('inside a transaction of the caller’s, an error that has ended the transa
   client.release()
 })
 
+test('a column may have the name of a method that every object has', async () => {
+  await pool.query(
+    'create table odd (id int primary key, version int, "toString" int); insert into odd values (1, 1, 1)',
+  )
+  const change = () => ({ toString: 2 as never })
+  expect(await updateRow(pool, { table: 'odd', id: { id: 1 }, change })).toEqual({
+    id: 1,
+    version: 2,
+    toString: 2,
+  })
+})
+
+test('a row with a time that never ends is updated through postgres.js, too', async () => {
+  const { rows } = await pool.query("insert into everything (at) values ('infinity') returning id")
+  const sql = postgres(server.url)
+  await updateRow(sql, { table: 'everything', id: { id: rows[0].id }, change: () => ({ note: 'new' }) })
+  await sql.end()
+  expect((await pool.query('select at::text, note from everything')).rows).toEqual([
+    { at: 'infinity', note: 'new' },
+  ])
+})
+
 const change = () => ({ balance: 1 })
 const base = { table: 'account', id: { id: 1 }, change }
 const wrong: [string, object, string][] = [
@@ -182,6 +205,13 @@ const wrong: [string, object, string][] = [
     '`change()` to be columns other than those of the id, got "id"',
   ],
   ['a change that is no object', { ...base, change: () => 5 }, '`change()` to be an object'],
+  ['a change that is a Map', { ...base, change: () => new Map() }, '`change()` to be an object'],
+  ['a change that is a Date', { ...base, change: () => new Date() }, '`change()` to be an object'],
+  [
+    'a change to a Promise',
+    { ...base, change: () => ({ balance: Promise.resolve(1) }) },
+    '`change().balance` to be',
+  ],
   ['no attempt', { ...base, attempts: 0 }, '`attempts` to be'],
   [
     'an id of several rows',
