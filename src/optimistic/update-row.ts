@@ -1,4 +1,5 @@
 import { expected, parseFunction } from '../base/arguments.ts'
+import { StoreError } from '../errors.ts'
 import {
   type ClientExecutor,
   columnOf,
@@ -44,7 +45,8 @@ export interface RowUpdate<Row extends object> extends RetryOptions {
  * ```
  *
  * @returns the row as it is now, or null when nothing was written: there is no such row, or `change` left it alone.
- * @throws {@link ConflictError} when every attempt came too late; the message says how many there were. Errors of the database
+ * @throws {@link ConflictError} when every attempt came too late; the message says how many there were.
+ * @throws {@link StoreError} `store-refused` when a policy or a trigger keeps the row from being updated. Errors of the database
  * come through as they are.
  */
 export async function updateRow<Row extends object>(
@@ -67,20 +69,35 @@ export async function updateRow<Row extends object>(
       .join(' and '),
     answer: `t.*, t.${quoted('version', version)}::text as ${VERSION}`,
   }
+  /** The version under which the last write found no row. */
+  let missed: string | undefined
   const attempt = async () => {
     const found = await read(target)
     if (found === undefined) return null
+    if (found.version === missed) throw heldBack(update.table)
     const columns = Object.entries(found.row).map(([name, value]) => [name, textOf(value, target)])
     // Taken before `change` sees the row, because it may write into it.
     const before = new Map(columns as [string, string][])
     const next = await update.change(found.row as Row)
     if (next === null || next === undefined) return null
     const set = differing(next, before, target)
-    return Object.keys(set).length === 0 ? null : ((await write(target, set, found.version)) as Row)
+    if (Object.keys(set).length === 0) return null
+    const written = await write(target, set, found.version)
+    if (written !== undefined) return written as Row
+    missed = found.version
+    throw new Overtaken('Somebody else wrote between the read and the write.')
   }
   // In a transaction of the caller's, such an error has ended the transaction, and only the caller can begin another one.
   return await retry(attempt, settings, (error) =>
     isSqlConflict(error) ? inTransaction(client) !== true : error instanceof Overtaken,
+  )
+}
+
+function heldBack(table: string): StoreError {
+  return new StoreError(
+    'store-refused',
+    `PostgreSQL did not update the row of ${JSON.stringify(table)}, although its version is still the one that was read. ` +
+      'A policy or a trigger keeps it from being updated, or the client reads from a standby. Nothing was written.',
   )
 }
 
@@ -139,7 +156,7 @@ function textOf(value: unknown, { executor }: UpdateTarget): string {
   return rowText({ value }, executor.zone)
 }
 
-async function write(target: UpdateTarget, set: Columns, seen: string): Promise<SqlRow> {
+async function write(target: UpdateTarget, set: Columns, seen: string): Promise<SqlRow | undefined> {
   const { executor, table, id, given, isRow, answer } = target
   const version = quoted('version', target.version)
   const values = Object.keys(set)
@@ -150,8 +167,7 @@ async function write(target: UpdateTarget, set: Columns, seen: string): Promise<
      where ${isRow} and t.${version} = given.${version} returning ${answer}`,
     [rowText({ ...set, ...id, [target.version]: seen }, executor.zone)],
   )
-  if (row === undefined) throw new Overtaken('Somebody else wrote between the read and the write.')
-  return withoutVersion(row)
+  return row && withoutVersion(row)
 }
 
 function withoutVersion(row: SqlRow): SqlRow {

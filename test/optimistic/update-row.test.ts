@@ -145,6 +145,24 @@ test('an update that always comes too late says how often', async () => {
   expect(client.statements).toHaveLength(6)
 })
 
+test('a row that a policy or trigger holds back is told at once, and no conflict', async () => {
+  await pool.query(`
+    create table frozen (id int primary key, balance int, version int);
+    insert into frozen values (1, 5, 1);
+    create function keep() returns trigger language plpgsql as 'begin return null; end';
+    create trigger keep before update on frozen for each row execute function keep()`)
+  let calls = 0
+  const change = () => {
+    calls += 1
+    return { balance: 1 }
+  }
+  await expect(updateRow(pool, { table: 'frozen', id: { id: 1 }, change })).rejects.toMatchObject({
+    code: 'store-refused',
+    message: expect.stringContaining('A policy or a trigger keeps it from being updated'),
+  })
+  expect(calls).toBe(1)
+})
+
 test('a database whose default is serializable only has more conflicts', async () => {
   const url = await server.createDatabase('strict')
   const strict = new Pool({
