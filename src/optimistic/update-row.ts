@@ -8,6 +8,7 @@ import {
   isNamed,
   type SqlClient,
   type SqlRow,
+  sqlStateOf,
 } from '../postgres/executor.ts'
 import { type Columns, parseColumns, parseId, quoted, quotedTable, rowText } from '../postgres/rows.ts'
 import { isSqlConflict, parseRetryOptions, RETRY_OPTIONS, type RetryOptions, retry } from './retry.ts'
@@ -87,10 +88,18 @@ export async function updateRow<Row extends object>(
     missed = found.version
     throw new Overtaken('Somebody else wrote between the read and the write.')
   }
-  // In a transaction of the caller's, such an error has ended the transaction, and only the caller can begin another one.
-  return await retry(attempt, settings, (error) =>
-    isSqlConflict(error) ? inTransaction(client) !== true : error instanceof Overtaken,
-  )
+  let conflict: unknown
+  try {
+    return await retry(attempt, settings, (error) => {
+      if (!isSqlConflict(error)) return error instanceof Overtaken
+      conflict = error
+      // In a transaction of the caller's, such an error has ended the transaction, and only the caller can begin another one.
+      return inTransaction(client) !== true
+    })
+  } catch (error) {
+    // This client did not know that it was in a transaction, and only the first of the two errors tells the caller to try again.
+    throw conflict !== undefined && sqlStateOf(error) === '25P02' ? conflict : error
+  }
 }
 
 function heldBack(table: string): StoreError {

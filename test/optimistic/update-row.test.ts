@@ -1,8 +1,8 @@
-import { Pool } from 'pg'
+import { Pool, type PoolClient } from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { updateRow } from '../../src/optimistic/index.ts'
-import type { SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
+import type { PgQueryable, SqlClient, SqlExecutor } from '../../src/stores/postgres/index.ts'
 import { clients } from '../guard/clients.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
@@ -181,15 +181,24 @@ test('a database whose default is serializable only has more conflicts', async (
   await strict.end()
 })
 
-test('inside a transaction of the caller’s, an error that has ended the transaction is told and not tried again', async () => {
-  const client = await pool.connect()
-  await client.query('begin isolation level repeatable read')
-  await client.query('select 1 from account')
-  await pool.query('update account set version = version + 1')
-  await expect(withdraw(client, 10)).rejects.toMatchObject({ code: '40001' })
-  await client.query('rollback')
-  client.release()
-})
+test.each([
+  ['a client that knows it', (client: PoolClient) => client],
+  [
+    'an executor',
+    (client: PoolClient) => ({ query: (text, values) => client.query(text, values) }) as PgQueryable,
+  ],
+])(
+  'inside a transaction of the caller’s, the error that has ended the transaction is told, through %s',
+  async (_, through) => {
+    const client = await pool.connect()
+    await client.query('begin isolation level repeatable read')
+    await client.query('select 1 from account')
+    await pool.query('update account set version = version + 1')
+    await expect(withdraw(through(client), 10)).rejects.toMatchObject({ code: '40001' })
+    await client.query('rollback')
+    client.release()
+  },
+)
 
 test('a column may have the name of a method that every object has', async () => {
   await pool.query(
