@@ -246,6 +246,24 @@ describe('a fence', () => {
     await Promise.all(leases.map((lease) => lease.release()))
   })
 
+  test('may take longer than the rest of the wait for the lock', async () => {
+    const holder = await advisorySession(pool, 'a')
+    const next = advisorySession(pool, 'a', { wait: 300 })
+    const outcome = reasonOf(next)
+    await waiting()
+    const other = await pool.connect()
+    await other.query('begin; lock table holdfast.advisory_fence in exclusive mode')
+    await holder.release()
+    const overdue = `select from pg_stat_activity where wait_event = 'relation' and clock_timestamp() - query_start > '400 ms'`
+    const patient = until('it waits for the fence', async () => (await server.sql(overdue)).length > 0)
+    await Promise.race([outcome, patient])
+    await other.query('commit')
+    other.release()
+    expect(await outcome).toBeUndefined()
+    await (await next).release()
+    await patient
+  })
+
   test('is given out under serializable as the default isolation, too', async () => {
     await server.sql("alter database holdfast set default_transaction_isolation = 'serializable'")
     try {
