@@ -1,6 +1,6 @@
 import { expected } from '../base/arguments.ts'
 import { show } from '../base/duration.ts'
-import { fieldOf } from '../base/thrown.ts'
+import { fieldOf, messageOf } from '../base/thrown.ts'
 import { InvalidArgumentError } from '../errors.ts'
 
 /** One row of a result: its values, by the names of their columns. */
@@ -110,14 +110,32 @@ export function inTransaction(client: SqlClient): boolean | undefined {
  * The SQLSTATE of a failed statement, wherever the client keeps it; undefined if the failure is not the server's answer.
  */
 export function sqlStateOf(error: unknown): string | undefined {
+  return serverErrorIn(error)?.state
+}
+
+/** What the server said, without what the client has added to it. */
+export interface ServerError {
+  readonly state: string
+  readonly message: string
+}
+
+/** The error of the server inside of the client's own. */
+export function serverErrorIn(error: unknown): ServerError | undefined {
   for (let at = error, depth = 0; typeof at === 'object' && at !== null && depth < 5; depth += 1) {
-    for (const state of [fieldOf(at, 'originalCode'), fieldOf(at, 'code')]) {
-      if (typeof state === 'string' && SQL_STATE.test(state)) return state
-      if (state === PRISMA_CONFLICT) return '40001'
-    }
+    const state = ownState(at)
+    const said = fieldOf(at, 'originalMessage')
+    if (state !== undefined) return { state, message: messageOf(said ?? at) }
     // Drizzle wraps the driver's error, and so does Prisma in its own way.
     const meta = fieldOf(at, 'meta')
     at = fieldOf(at, 'cause') ?? fieldOf(meta, 'driverAdapterError') ?? meta
+  }
+  return undefined
+}
+
+function ownState(error: object): string | undefined {
+  for (const state of [fieldOf(error, 'originalCode'), fieldOf(error, 'code')]) {
+    if (typeof state === 'string' && SQL_STATE.test(state)) return state
+    if (state === PRISMA_CONFLICT) return '40001'
   }
   return undefined
 }

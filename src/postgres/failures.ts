@@ -2,7 +2,7 @@ import { show } from '../base/duration.ts'
 import { fieldOf, messageOf } from '../base/thrown.ts'
 import { unreachedBecause } from '../base/unreached.ts'
 import { StoreError } from '../errors.ts'
-import { sqlStateOf } from './executor.ts'
+import { serverErrorIn, sqlStateOf } from './executor.ts'
 
 /** The SQLSTATE of an error of the server; undefined for other errors. */
 export function sqlState(error: unknown): string | undefined {
@@ -46,10 +46,11 @@ export interface FailedRequest {
  * `store-unavailable`. The `cause` has the server's own words, without the statement and its parameters.
  */
 export function storeErrorOf(
-  error: unknown,
+  thrown: unknown,
   { key, doing, page = 'docs/postgres.md', schema }: FailedRequest,
 ): StoreError {
-  if (error instanceof StoreError) return error
+  if (thrown instanceof StoreError) return thrown
+  const error = withoutStatement(thrown)
   // A client that wraps another client's errors keeps the code further inside.
   const state = sqlState(error) ?? sqlStateOf(error)
   const cause = causeOf(error, state)
@@ -76,10 +77,14 @@ export function isAboutValue(cause: unknown): boolean {
 
 /** Without what clients add to their errors: the statement, its parameters, and the options of the connection. */
 function causeOf(error: unknown, state: string | undefined): Error {
-  const message = messageOf(error)
-  const cause = new Error(message)
+  const cause = new Error(serverErrorIn(error)?.message ?? messageOf(error))
   const code = state ?? fieldOf(error, 'code')
   return code === undefined ? cause : Object.assign(cause, { code })
+}
+
+/** Drizzle puts the statement and its parameters into the message of an error, around the driver's. */
+function withoutStatement(error: unknown): unknown {
+  return fieldOf(error, 'params') === undefined ? error : (fieldOf(error, 'cause') ?? error)
 }
 
 function unreached(error: unknown): string {
