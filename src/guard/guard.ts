@@ -103,7 +103,7 @@ function guardError(error: unknown, about: { resource: string; fence: string; sc
     case '42501':
       return new StoreError(
         'store-refused',
-        `This role may not use the guard in the schema "${schema}": it needs USAGE on the schema, and SELECT, INSERT and UPDATE on its table guards.`,
+        `This role may not use the guard in the schema "${schema}": it needs USAGE on the schema, EXECUTE on its function guard(text, bigint), and SELECT, INSERT and UPDATE on its table guards.`,
         { key: resource, cause: error },
       )
     case '25006':

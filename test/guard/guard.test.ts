@@ -339,6 +339,28 @@ describe('a mistake that a person has to mend', () => {
     }
   })
 
+  test('a role that may not execute the function', async () => {
+    await pool.query(`
+      create role restricted login;
+      grant usage on schema holdfast to restricted;
+      grant select, insert, update on holdfast.guards to restricted;
+      revoke execute on function holdfast.guard(text, bigint) from public`)
+    const url = new URL(server.url)
+    url.username = 'restricted'
+    const restricted = new Client({ connectionString: url.href })
+    await restricted.connect()
+    try {
+      await restricted.query('begin')
+      await expect(guard(restricted, { resource: 'r', fence: 5n })).rejects.toMatchObject({
+        code: 'store-refused',
+        message: expect.stringContaining('EXECUTE on its function guard(text, bigint)'),
+      })
+    } finally {
+      await restricted.end()
+      await pool.query('grant execute on function holdfast.guard(text, bigint) to public')
+    }
+  })
+
   test('a transaction that may only read', async () => {
     const client = await pool.connect()
     await client.query('begin read only')

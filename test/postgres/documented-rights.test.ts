@@ -118,13 +118,16 @@ test('a role of the lock store cannot make it forget its fences', async () => {
   await expect(client.query('delete from holdfast.lock_fences')).rejects.toMatchObject({ code: '42501' })
 })
 
-test('where functions are not for everybody, the second grant of the lock store is needed, and enough', async () => {
-  const of = documented['the lock store'] as Documented
-  const { url, owner, role } = await grantedBy(of, { strict: true })
-  await expect(of.work(url)).rejects.toMatchObject({ code: 'store-refused' })
-  await owner.query(fenceOf(of.page, 'sql strict grants', role))
-  await of.work(url)
-})
+test.each(['the lock store', 'the guard'])(
+  'where functions are not for everybody, the second grant of %s is needed, and enough',
+  async (name) => {
+    const of = documented[name] as Documented
+    const { url, owner, role } = await grantedBy(of, { strict: true })
+    await expect(of.work(url)).rejects.toMatchObject({ code: 'store-refused' })
+    await owner.query(fenceOf(of.page, 'sql strict grants', role))
+    await of.work(url)
+  },
+)
 
 test('a role without any right can lock in its own transaction', async () => {
   const url = await server.createDatabase('bare')
