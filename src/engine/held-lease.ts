@@ -116,6 +116,12 @@ export class HeldLease extends RenewedLease implements Lease {
     }
   }
 
+  /** Renews the lease a last time, so that its whole ttl is left. From then on it is held with `renew: false`. */
+  async renewLast(): Promise<void> {
+    this.options = { ...this.options, renew: false }
+    await this.extend()
+  }
+
   release(): Promise<void> {
     return this.releaseNow() ?? DONE
   }

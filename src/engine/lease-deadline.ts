@@ -23,7 +23,8 @@ export interface LeaseOptions {
  * neither. That saves a tenth of a cycle on a free key in this process.
  */
 export class LeaseDeadline {
-  declare readonly options: LeaseOptions
+  /** Replaced by an object, and never changed in place: several leases may share one. */
+  declare options: LeaseOptions
   /** The confirmed request that reaches furthest: the moment before it was written, and how long it may be used from then. */
   declare private askedAtMs: number
   declare private askedAtWallMs: number

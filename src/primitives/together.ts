@@ -1,6 +1,7 @@
 import { expected } from '../base/arguments.ts'
 import { type Duration, show } from '../base/duration.ts'
 import type { Abortable } from '../base/signal-watch.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import type { WaitWatch } from '../engine/acquire-request.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { ClockSample } from '../engine/granted-at.ts'
@@ -38,7 +39,7 @@ export interface LeaseSet extends AsyncDisposable {
 /**
  * Takes all keys in one step if the store can and all are free. Otherwise takes them one after the other, in canonical
  * order and under one `wait`. The order is the same for every call, so two calls never wait for each other. The leases that
- * are held already are renewed meanwhile.
+ * are held already are renewed meanwhile, also with `renew: false`: then the ttl of all counts from the grant of the last.
  */
 export async function holdTogether(
   context: LocksContext,
@@ -56,10 +57,15 @@ export async function holdTogether(
       const waitedMs = context.engine.clock.monotonicMs() - startedAtMs
       // At least 1 ms: a ticket with `wait: 0` has no patience, so a taken key would refuse it without a place in the queue.
       const waitMs = settings.waitMs === 0 ? 0 : Math.max(1, settings.waitMs - waitedMs)
+      const renew = settings.renew || leases.length < ordered.length - 1
       // Inside the scopes of the keys that are held already, so that a cycle through a half-taken set is found, too.
-      const request = { key, shape: EXCLUSIVE, settings: { ...settings, waitMs, startedAtMs } }
+      const request = { key, shape: EXCLUSIVE, settings: { ...settings, waitMs, renew, startedAtMs } }
       const take = () => hold(context, { ...request, watching: (inner) => new LossWatch(leases, inner) })
       leases.push(await runInScopes(context.engine, leases, take))
+    }
+    if (!settings.renew) {
+      const renewed = Promise.all(leases.slice(0, -1).map((lease) => lease.renewLast()))
+      await unlessAborted(renewed, settings.signal)
     }
     // The first may have been lost while the last was awaited.
     for (const lease of leases) lease.assertHeld()

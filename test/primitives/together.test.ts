@@ -105,6 +105,37 @@ describe.each([
     await leases.release()
   })
 
+  test('with renew: false all last for their ttl from the grant of the last, and no longer', async () => {
+    const { clock, locks, other } = scene(options)
+    const held = await other.locks.acquire('c')
+    const waiting = locks.acquireAll(['a', 'b', 'c'], { ttl: 1000, renew: false, wait: '1h' })
+    await clock.advance(60_000)
+    await held.release()
+    const leases = await clock.until(waiting, { withinMs: 50 })
+    expect(leases.remainingMs).toBeGreaterThan(900)
+    await clock.advance(leases.remainingMs - 1)
+    expect(leases.leases.map(({ state }) => state)).toEqual(['held', 'held', 'held'])
+    await clock.advance(60)
+    expect(leases.leases.map(({ state }) => state)).toEqual(['lost', 'lost', 'lost'])
+    await leases.release()
+  })
+
+  test('with renew: false end the wait by a signal also while the store is silent', async () => {
+    const { clock, locks, other, store } = scene(options)
+    const held = await other.locks.acquire('b')
+    const giveUp = new AbortController()
+    const terms = { ttl: 60_000, renew: false, wait: '1h', signal: giveUp.signal }
+    const waiting = errorOf(locks.acquireAll(['a', 'b'], terms))
+    await clock.advance(100)
+    store.next('renew', 'lose request')
+    await held.release()
+    await clock.advance(100)
+    const reason = new Error('the user left')
+    giveUp.abort(reason)
+    expect(await waiting).toBe(reason)
+    await clock.advance(60_000)
+  })
+
   test('are not delivered when one was lost while the rest was awaited', async () => {
     const { clock, locks, other } = scene(options)
     const held = await other.locks.acquire('b')

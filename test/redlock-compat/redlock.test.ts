@@ -159,6 +159,20 @@ describe.each([
     await lock.release()
   })
 
+  test('a multi-resource lock lasts for its duration from the moment at which all are free', async () => {
+    const own = redlock()
+    const [one, two] = [`${resource()}a`, `${resource()}b`]
+    const other = await own.acquire([two], 60_000)
+    const queued = onceQueued()
+    const waiting = own.acquire([one, two], 3000)
+    await queued
+    await sleep(4000)
+    await other.release()
+    const lock = await waiting
+    expect(lock.leases.remainingMs).toBeGreaterThan(1500)
+    await lock.release()
+  })
+
   test('a waiter is served in the moment of the release, in order', async () => {
     // A waiter that asked over and over would come half a minute later.
     const own = redlock({ retryCount: 2, retryDelay: 30_000 })
