@@ -141,8 +141,9 @@ export class Course {
     return this.#ticks.last(this.nowMs) ?? Number.NEGATIVE_INFINITY
   }
 
-  isLate(tickMs: number): boolean {
-    return this.nowMs - tickMs > this.#settings.windowMs && tickMs > this.#excusedUntilMs
+  /** `waitedMs`: how long the tick may have waited for the lock of the job besides. */
+  isLate(tickMs: number, waitedMs = 0): boolean {
+    return this.nowMs - tickMs > this.#settings.windowMs + waitedMs && tickMs > this.#excusedUntilMs
   }
 
   /** Ticks until now waited for a run of this process, so they are not late. With `missed: 'all'` they run anyway. */

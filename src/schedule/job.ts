@@ -32,7 +32,7 @@ export interface JobParts {
  *    if the store says that another process has begun it. So a run that breaks off later is taken over.
  * 2. Is it settled? If the store has its `done` mark, another process ran it.
  * 3. The lock of the job. The process waits for it, and then looks for the `done` mark once more. If the tick is late by now and no
- *    run of it has begun, it is left out.
+ *    run of it has begun, it is left out. The lock of a process that died does not make a tick late.
  * 4. The begin mark, which outlives the lease. If the runs before have left too many of them, the tick is settled as failed.
  * 5. The run.
  * 6. Settled: the `done` mark, with a mark of its own for `failed`.
@@ -180,9 +180,11 @@ export class Job implements ScheduledJob {
       // The earlier holder may have settled the tick while this process waited for the lock.
       if (await this.#marks.isSettled(tickMs)) return undefined
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      if (this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))) return 'left out'
+      const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
+      const isLate = this.#course.isLate(tickMs, ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs)
+      if (isLate && !(await this.#marks.hasBegun(tickMs))) return 'left out'
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
-      const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
+      const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
       try {
@@ -358,5 +360,11 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
   return new Date(nowMs - sinceMs)
 }
 
+/**
+ * How long the lock stays taken after its holder has died: for the ttl, and on etcd for a third of it and 3 s more. A tick that waits
+ * for such a lock is not late for that reason.
+ */
+const DEATH_SPREAD = 1.5
+const DEATH_MARGIN_MS = 5000
 /** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3

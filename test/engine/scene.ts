@@ -5,7 +5,7 @@ import type { RoomView, Store } from '../../src/contract/store.ts'
 import { Engine } from '../../src/engine/engine.ts'
 import { nextTicketId } from '../../src/engine/ids.ts'
 import { Locks } from '../../src/primitives/locks.ts'
-import { parseSettings, TAKES } from '../../src/primitives/options.ts'
+import { type LocksOptions, parseSettings, TAKES } from '../../src/primitives/options.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { FakeClock, settled } from './fake-clock.ts'
 import { ScriptedStore } from './scripted-store.ts'
@@ -16,10 +16,15 @@ export interface Process {
   readonly locks: Locks
 }
 
-export function startProcess(store: Store, clock: Clock, chance: () => number = () => 0.5): Process {
+export function startProcess(
+  store: Store,
+  clock: Clock,
+  chance: () => number = () => 0.5,
+  defaults: LocksOptions = {},
+): Process {
   const engine = new Engine(store, { clock, chance })
   const context = { engine, owner: '{"label":"test"}', nextId: nextTicketId }
-  return { engine, locks: new Locks(context, parseSettings({}, TAKES.locks)) }
+  return { engine, locks: new Locks(context, parseSettings(defaults, TAKES.locks)) }
 }
 
 export interface Scene extends Process {

@@ -6,9 +6,13 @@ import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'
 import { methodsOf } from '../engine/methods-of.ts'
 import { until } from '../servers/until.ts'
+import { Stage } from './stage.ts'
 
 /** Longer than a busy machine keeps this process from a renewal. */
 const TTL = 4000
+
+/** The way to the store, in fake time. */
+const NETWORK_MS = 5
 
 /** One process of a fleet that runs a job each second. */
 function member(store: Store, work: (run: ScheduledRun) => unknown, options: ScheduledJobOptions = {}) {
@@ -95,3 +99,37 @@ test('a process that has lost the job does not give up a tick that another proce
   expect((await other.job.status()).last).toBeUndefined()
   end()
 })
+
+test.each([
+  { ttl: undefined, lockDelay: 0 },
+  { ttl: '20s', lockDelay: 0 },
+  { ttl: '5m', lockDelay: 0 },
+  { ttl: undefined, lockDelay: '2m' },
+])(
+  'a tick whose process dies between the lock and the begin mark is run by the next holder (ttl $ttl, lockDelay $lockDelay)',
+  async ({ ttl, lockDelay }) => {
+    const stage = new Stage('2027-01-15T02:59:00Z')
+    const members = ['one', 'two', 'three'].map((name) => {
+      const member = stage.member(name, { defaults: { lockDelay } })
+      member.schedule.add('job', '0 3 * * *', { ttl }, stage.work(member))
+      member.schedule.start()
+      return member
+    })
+    const dead: string[] = []
+    for (const { name, store } of members) {
+      const acquire = store.acquire.bind(store)
+      store.acquire = async (ticket) => {
+        await stage.pass(NETWORK_MS)
+        if (dead.length === 0 && ticket.key.endsWith('#begun')) {
+          dead.push(name)
+          store.always('lose request')
+        }
+        return acquire(ticket)
+      }
+    }
+    await stage.clock.advance(20 * 60_000)
+    expect(dead).toHaveLength(1)
+    expect(stage.ticks).toEqual(['2027-01-15T03:00:00.000Z'])
+    expect(stage.record[0]).not.toContain(`${dead[0]} `)
+  },
+)

@@ -1,6 +1,6 @@
 import { onTestFinished } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
-import type { Clock, Locks } from '../../src/index.ts'
+import type { Clock, Locks, LocksOptions } from '../../src/index.ts'
 import {
   createSchedule,
   type FinishedRun,
@@ -25,6 +25,13 @@ export interface Member {
   setClock(byMs: number): void
 }
 
+interface MemberOptions {
+  /** How far the clock of the process is ahead. */
+  readonly aheadMs?: number
+  /** The defaults of its locks. */
+  readonly defaults?: LocksOptions
+}
+
 /** Fake time, one store, and as many processes as a test wants. */
 export class Stage {
   readonly clock = new FakeClock()
@@ -41,7 +48,10 @@ export class Stage {
     return this.record.map((line) => line.split(' ')[1] ?? '')
   }
 
-  member(name: string, { aheadMs = 0, ...options }: ScheduleOptions & { aheadMs?: number } = {}): Member {
+  member(
+    name: string,
+    { aheadMs = 0, defaults = {}, ...options }: ScheduleOptions & MemberOptions = {},
+  ): Member {
     const { clock } = this
     let offsetMs = aheadMs
     const own: Clock = {
@@ -50,7 +60,7 @@ export class Stage {
       startTimer: (delayMs, fire) => clock.startTimer(delayMs, fire),
     }
     const store = new ScriptedStore(this.shared)
-    const { locks } = startProcess(store, clock)
+    const { locks } = startProcess(store, clock, undefined, defaults)
     const errors: unknown[] = []
     const finished: FinishedRun[] = []
     const schedule = createSchedule(locks, {
