@@ -178,7 +178,11 @@ export class Job implements ScheduledJob {
     if (await this.#marks.isSettled(tickMs)) return undefined
     return this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
       // The earlier holder may have settled the tick while this process waited for the lock.
-      if (await this.#marks.isSettled(tickMs)) return undefined
+      if (await this.#marks.isSettled(tickMs)) {
+        // With `queue` the last tick of this time runs, also if the process that settled this one is stopped.
+        if (this.#parts.settings.overlap === 'queue') this.#course.excuse()
+        return undefined
+      }
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
       const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
       const isLate = this.#course.isLate(tickMs, ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs)
@@ -286,9 +290,11 @@ export class Job implements ScheduledJob {
     if (overlap === 'skip') await this.#settlement.skipOverlapped(this.#course, started, lease)
     // Not by the `minHold` of the lock: that would also hold the job after a process only finds that the tick is settled.
     const { clock } = this.#parts.schedule
-    const leftMs = minHoldMs - elapsedMs(started, now(clock))
-    if (leftMs > 0) await paused(clock, leftMs, AbortSignal.any([this.#stopping.signal, lease.signal]))
+    const leftMs = () => minHoldMs - elapsedMs(started, now(clock))
+    if (leftMs() > 0) await paused(clock, leftMs(), AbortSignal.any([this.#stopping.signal, lease.signal]))
     if (overlap === 'queue') await this.#settlement.skipOverlapped(this.#course, started, lease)
+    if (this.#stopping.signal.aborted && leftMs() > 0 && lease.remainingMs > 0)
+      await this.#settlement.bestEffort(() => this.#marks.leaveTaken(lease, leftMs()))
   }
 
   async #underLock<T>(wait: { readonly wait?: number }, work: (lease: Lease) => Promise<T>): Promise<T> {

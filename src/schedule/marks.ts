@@ -1,4 +1,4 @@
-import { LONGEST_MS } from '../base/duration.ts'
+import { LONGEST_MS, TTL_RANGE } from '../base/duration.ts'
 import { type InspectedHolder, isHoldfastError, type Lease, type Locks, type Owner } from '../index.ts'
 
 /** @inline */
@@ -130,6 +130,13 @@ export class Marks {
   async running(): Promise<Sighting | undefined> {
     const holder = await this.#holderOf(this.lock)
     return holder?.state === 'held' ? sightingOf(holder) : undefined
+  }
+
+  /** The lock of the job is not released, and stays taken for at least this long. */
+  async leaveTaken(lease: Lease, forMs: number): Promise<void> {
+    const ttl = Math.max(forMs, TTL_RANGE.leastMs)
+    const left = await this.#locks.adopt(lease.detach(), { ...ADOPTED, ttl })
+    left.detach()
   }
 
   /** The process that settled a tick, and the result; `undefined` if it is not settled, or forgotten. */

@@ -78,7 +78,7 @@ export class TickSettlement {
     await this.bestEffort(async () => {
       const ticks = [...course.between(started.wallMs, untilMs, this.rememberMs(untilMs))]
       for (let at = 0; at < ticks.length; at += AT_ONCE) {
-        if (lease.remainingMs === 0 || this.#options.stopping.aborted) return
+        if (lease.remainingMs === 0) return
         await Promise.all(ticks.slice(at, at + AT_ONCE).map((tick) => this.#skip(tick)))
       }
     })

@@ -223,8 +223,10 @@ describe('runNow', () => {
     const again = job.runNow().catch((error: unknown) => error)
     await stage.clock.advance(65_000)
     expect(await outcomeOf(again)).toMatchObject({ value: { code: 'acquire-timeout' } })
-    // The rest of `minHold` does not hold up `stop`.
-    await stage.clock.until(a.schedule.stop())
+    // The rest of `minHold` does not hold up `stop`: the store keeps the job.
+    await stage.clock.until(a.schedule.stop(), { withinMs: 1000 })
+    expect((await stage.clock.until(job.status())).running).toBeDefined()
+    await stage.clock.advance(59 * 60_000)
     expect((await stage.clock.until(job.status())).running).toBeUndefined()
   })
 

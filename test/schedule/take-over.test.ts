@@ -171,3 +171,35 @@ describe('a process that starts', () => {
     expect(await outcomeOf(stopping)).toEqual({ value: undefined })
   })
 })
+
+describe('when a process is stopped, and its run ends within the grace,', () => {
+  async function deploy(options: Parameters<typeof starts>[2]): Promise<Stage> {
+    const stage = new Stage('2027-01-15T02:59:00Z')
+    const [old] = [starts(stage, 'old', options), starts(stage, 'new', options)]
+    await stage.clock.advance(5 * MINUTE_MS)
+    await stage.clock.until(old.schedule.stop({ grace: '1h' }))
+    await stage.clock.advance(5 * MINUTE_MS)
+    return stage
+  }
+
+  test('the last tick that waited for it runs in another process, with `overlap: queue`', async () => {
+    const stage = await deploy({ expression: '*/10 * * * *', overlap: 'queue', forMs: 34 * MINUTE_MS })
+    expect(runs(stage)).toEqual(['old 03:00', 'new 03:30'])
+  })
+
+  test('no other process runs a tick that came meanwhile, with `overlap: skip`', async () => {
+    const stage = await deploy({ expression: '*/10 * * * *', forMs: 30 * MINUTE_MS + 10_000 })
+    expect(runs(stage)).toEqual(['old 03:00'])
+  })
+
+  test.each(['skip', 'queue'] as const)('the job stays taken for its `minHold` (%s)', async (overlap) => {
+    const stage = await deploy({
+      ...{ expression: '*/10 * * * *', minHold: '25m', overlap, forMs: 5 * MINUTE_MS },
+    })
+    expect(runs(stage)).toEqual(['old 03:00'])
+    await stage.clock.advance(14 * MINUTE_MS)
+    expect(runs(stage)).toEqual(['old 03:00'])
+    await stage.clock.advance(7 * MINUTE_MS)
+    expect(runs(stage)).toEqual(['old 03:00', overlap === 'skip' ? 'new 03:30' : 'new 03:20'])
+  })
+})
