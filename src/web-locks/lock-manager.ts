@@ -59,7 +59,10 @@ export interface LockManager {
 
 /** How the locks are kept in the store. */
 export interface WebLocksOptions {
-  /** What the keys of these locks begin with in the store; those with another prefix are another origin. Default: `web-locks:`. */
+  /**
+   * What the keys of these locks begin with in the store; those with another prefix are another origin. No prefix may begin with
+   * another one that is in use: with `a:` and `a:b:`, the name `b:c` of one is the name `c` of the other. Default: `web-locks:`.
+   */
   readonly prefix?: string | undefined
   /** What the death of a process costs the next one, in milliseconds or as `'30s'`. Default: that of `locks`. */
   readonly ttl?: WaitOptions['ttl']
@@ -94,15 +97,19 @@ export function webLocks(locks: Locks, options: WebLocksOptions = {}): LockManag
   }
   checkOptions(options, ['prefix', 'ttl'])
   const { prefix = 'web-locks:', ttl } = options
-  if (typeof prefix !== 'string' || !A_PREFIX.test(prefix)) {
-    throw expected('prefix', `a text of 1 to ${LONGEST_PREFIX} characters`, prefix)
+  if (typeof prefix !== 'string' || prefix.length > LONGEST_PREFIX || !A_TEXT.test(prefix)) {
+    const what = `a text of 1 to ${LONGEST_PREFIX} characters without NUL and unpaired surrogates`
+    throw expected('prefix', what, prefix)
   }
   if (ttl !== undefined) parseDuration('ttl', ttl, TTL_RANGE)
-  return new StoreLockManager(locks, prefix, ttl === undefined ? {} : { ttl })
+  return new StoreLockManager(locks, prefix, ttl === undefined ? HOLD : { ...HOLD, ttl })
 }
 
+/** Whatever the defaults of the locks are. */
+const HOLD = { renew: true, minHold: 0, lockDelay: 0 } as const
+
 const LONGEST_PREFIX: number = LONGEST_KEY - LONGEST_NAME
-const A_PREFIX = /^[^\0\p{Surrogate}]{1,64}$/u
+const A_TEXT = /^[^\0\p{Surrogate}]+$/u
 const MOST_THEFTS = 100
 const BEHIND_THIEF_MS = 100
 const ANSWER_MS = 5000
@@ -192,11 +199,19 @@ class StoreLockManager implements LockManager {
     enough.abort()
   }
 
-  #tryTake({ name, options: { mode } }: WebLockRequest<unknown>): Promise<Lease | null> {
+  async #tryTake({ name, options: { mode } }: WebLockRequest<unknown>): Promise<Lease | null> {
     const key = this.#keyOf(name)
-    return mode === 'exclusive'
-      ? this.#locks.tryAcquire(key, this.#terms)
-      : this.#locks.readWrite(key).tryAcquireRead(this.#terms)
+    for (;;) {
+      try {
+        return mode === 'exclusive'
+          ? await this.#locks.tryAcquire(key, this.#terms)
+          : await this.#locks.readWrite(key).tryAcquireRead(this.#terms)
+      } catch (error) {
+        if (!isHoldfastError(error, 'lease-lost')) throw error
+        // If a thief has evicted it before the answer came, the next try tells if the lock is available.
+        if (error.reason !== 'evicted') throw broken(name, error)
+      }
+    }
   }
 
   /** The thieves of a name run one after the other, so that the last one of this process wins. */
@@ -237,14 +252,18 @@ class StoreLockManager implements LockManager {
     // It may break when nobody waits for it any more.
     breaking.catch(() => {})
     try {
-      // Reads the clocks. If the lock is stolen or lost already, the callback must not be called with it.
-      if (lease.state === 'lost') return await breaking
+      // If the lock is stolen or lost already, the callback must not be called with it.
+      if (isLost(lease)) return await breaking
       // Granted, but the callback has not been called, and so the signal still counts.
       options.signal?.throwIfAborted()
       const lock = Object.freeze({ name, mode: options.mode, fence, signal })
-      return await Promise.race([breaking, callback(lock)])
+      const value = await Promise.race([breaking, callback(lock)])
+      // The signal cannot abort while the callback blocks the event loop.
+      return isLost(lease) ? await breaking : value
     } finally {
-      await lease.release()
+      const released = lease.release()
+      // A lock that is lost is not free because of the release, and a silent store may leave it unanswered.
+      if (!isLost(lease)) await released
     }
   }
 
@@ -258,6 +277,11 @@ async function answerTime(signal: AbortSignal): Promise<void> {
   for (let slice = 0; slice < ANSWER_SLICES && !signal.aborted; slice += 1) {
     await paused(systemClock, ANSWER_MS / ANSWER_SLICES, signal)
   }
+}
+
+/** Reads the clocks. */
+function isLost(lease: Lease): boolean {
+  return lease.state === 'lost'
 }
 
 function broken(name: string, cause: unknown): DOMException {

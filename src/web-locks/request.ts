@@ -60,8 +60,10 @@ export function parseRequest<T>(args: readonly unknown[]): WebLockRequest<T> {
     throw notSupported('`signal` without `steal` and `ifAvailable`', 'both')
   }
   signal?.throwIfAborted()
-  if (escapeName(name).length > LONGEST_NAME) {
-    throw notSupported(`a name of at most ${LONGEST_NAME} characters`, `${name.length}`)
+  const { length } = escapeName(name)
+  if (length > LONGEST_NAME) {
+    const counted = length === name.length ? '' : ', where "%", NUL and unpaired surrogates count as 5'
+    throw notSupported(`a name of at most ${LONGEST_NAME} characters${counted}`, `${length}`)
   }
   return { name, options, callback: callback as WebLockRequest<T>['callback'] }
 }

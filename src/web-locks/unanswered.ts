@@ -33,8 +33,12 @@ export class Unanswered {
         // At once, as a store in this process answers before the call returns.
         this.#tickets.set(request.id, answered)
       })
-      const answer = ask()
-      unhear()
+      let answer: Promise<T>
+      try {
+        answer = ask()
+      } finally {
+        unhear()
+      }
       return await answer
     } finally {
       answered()

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
-import { createLocks, type Locks, lockEvents } from '../../src/index.ts'
+import { createLocks, type Locks, lockEvents, StoreError } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { webLocks } from '../../src/web-locks/index.ts'
 import { afterTurns, block } from '../engine/block.ts'
@@ -276,6 +276,68 @@ test.each<[string, object]>([
   },
 )
 
+test('a request whose callback blocked the event loop for longer than the ttl rejects', async () => {
+  const locks = createLocks(memoryStore(), { ttl: 60 })
+  onTestFinished(() => locks.close())
+  const request = webLocks(locks).request('r', () => {
+    block(100)
+    return 'done'
+  })
+  expect(await errorOf(request)).toMatchObject({ name: 'AbortError', cause: { reason: 'expired' } })
+})
+
+test('a request whose lock is lost rejects at once, although the store does not answer', async () => {
+  const store = memoryStore()
+  const silent: Store = {
+    ...methodsOf(store),
+    renew: () => new Promise(() => {}),
+    release: () => new Promise(() => {}),
+  }
+  delete silent.giveBack
+  const locks = createLocks(silent, { ttl: 100 })
+  onTestFinished(() => locks.close())
+  let lostAt = 0
+  const request = webLocks(locks).request('r', async ({ signal }) => {
+    await once(signal, 'abort')
+    lostAt = performance.now()
+    await new Promise(() => {})
+  })
+  expect(await errorOf(request)).toMatchObject({ name: 'AbortError' })
+  expect(performance.now() - lostAt).toBeLessThan(1500)
+})
+
+test.each<[string, object]>([
+  ['takes what is available', { ifAvailable: true }],
+  ['is shared and takes what is available', { ifAvailable: true, mode: 'shared' }],
+  ['steals', { steal: true }],
+])('a request that %s asks again if it was evicted before the answer came', async (_, options) => {
+  const store = memoryStore()
+  let isFirst = true
+  const flaky: Store = {
+    ...methodsOf(store),
+    async acquire(ticket) {
+      const answer = await store.acquire(ticket)
+      if (!isFirst) return answer
+      isFirst = false
+      await store.evict({ key: ticket.key, id: undefined, reason: 'stolen by a web lock' })
+      throw new StoreError('store-unavailable', 'The connection was closed.')
+    },
+  }
+  const { one } = scene(flaky)
+  expect(await one.request('r', options, (lock) => lock?.name)).toBe('r')
+})
+
+test('the defaults of the locks do not change how web locks are held', async () => {
+  const locks = createLocks(memoryStore(), { ttl: 100, renew: false, minHold: '1h', lockDelay: '1h' })
+  onTestFinished(() => locks.close())
+  const manager = webLocks(locks)
+  const robbed = await held(manager, 'r')
+  expect(await manager.request('r', { steal: true }, () => sleep(300, 'thief'))).toBe('thief')
+  expect(await errorOf(robbed.result)).toMatchObject({ name: 'AbortError' })
+  robbed.release('')
+  expect(await manager.request('r', { ifAvailable: true }, (lock) => lock?.name)).toBe('r')
+})
+
 test('a theft in the tick of the grant is heard of at once', async () => {
   const { one, store } = scene()
   const stop = lockEvents.on('acquired', ({ key }) => {
@@ -318,8 +380,27 @@ test.each<[string, readonly unknown[], string]>([
   expect(await errorOf(request.apply(one, args as never))).toMatchObject({ name })
 })
 
+test.each([
+  ['r'.repeat(961), 'Expected a name of at most 960 characters, got 961.'],
+  [
+    '%'.repeat(200),
+    'Expected a name of at most 960 characters, where "%", NUL and unpaired surrogates count as 5, got 1000.',
+  ],
+])('says how long a name may be', async (name, message) => {
+  expect(await errorOf(scene().one.request(name, () => {}))).toMatchObject({ message })
+})
+
 test.each<[string, object, string]>([
-  ['an empty prefix', { prefix: '' }, 'Expected `prefix` to be a text of 1 to 64 characters, got "".'],
+  [
+    'an empty prefix',
+    { prefix: '' },
+    'Expected `prefix` to be a text of 1 to 64 characters without NUL and unpaired surrogates, got "".',
+  ],
+  [
+    'a prefix of 64 characters that are two units each',
+    { prefix: '😀'.repeat(64) },
+    'Expected `prefix` to be a text of 1 to 64 characters',
+  ],
   ['a prefix that is no text', { prefix: '\0' }, 'Expected `prefix` to be a text of 1 to 64 characters'],
   ['a ttl that is none', { ttl: 'soon' }, 'Expected `ttl` to be a duration from 50 ms to 24 days'],
   ['an unknown option', { mode: 'shared' }, 'Expected the options to be among `prefix`, `ttl`, got `mode`.'],
@@ -345,9 +426,8 @@ test('a query does not wait for a request that the store leaves unanswered for l
   await locks.close()
 })
 
-test('nothing is listened to when every request is answered', async () => {
-  const locks = createLocks(memoryStore())
-  onTestFinished(() => locks.close())
+/** The listeners that are there now. */
+function listenersOf(locks: Locks): ReadonlySet<unknown> {
   const listeners = new Set<unknown>()
   const on = locks.on.bind(locks)
   locks.on = ((event: 'queued', listener: () => void) => {
@@ -358,6 +438,13 @@ test('nothing is listened to when every request is answered', async () => {
       stop()
     }
   }) as Locks['on']
+  return listeners
+}
+
+test('nothing is listened to when every request is answered', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const listeners = listenersOf(locks)
   const manager = webLocks(locks)
   const first = await held(manager, 'r')
   const second = manager.request('r', () => 'done')
@@ -366,5 +453,18 @@ test('nothing is listened to when every request is answered', async () => {
   first.release('')
   expect(await second).toBe('done')
   await manager.query()
+  expect(listeners.size).toBe(0)
+})
+
+test('nothing is listened to after a request that could not be asked', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const listeners = listenersOf(locks)
+  locks.readWrite = () => {
+    throw new Error('no such key')
+  }
+  const request = webLocks(locks).request('r', { mode: 'shared' }, () => {})
+  expect(await errorOf(request)).toMatchObject({ message: 'no such key' })
+  await settled()
   expect(listeners.size).toBe(0)
 })
