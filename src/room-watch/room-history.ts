@@ -67,6 +67,8 @@ export class RoomHistory {
   readonly #unsaved: Map<HoldRecord, string> = new Map()
   #size = 0
   #rooms: ReadonlyMap<string, InspectedRoom> | undefined
+  /** Whether there were more rooms at the last look. */
+  #isCut = false
   /** The marks and vacancies of the elections in the last look. A mark is counted with the election's own key. */
   #marks: readonly string[] = []
   /** The marks and vacancies of this look, and of the one before: those may be gone. */
@@ -119,11 +121,14 @@ export class RoomHistory {
   }
 
   /**
-   * Records the rooms of a complete look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. Returns whether
-   * a holder or a waiter has come or gone since the look before.
+   * Records the rooms of a look. `begunMs`: its beginning by the monotonic clock. `at`: its end, which is now. `isCut`: there are more
+   * rooms, so nothing is known of a key that is not among them. Returns whether a holder or a waiter has come or gone since the look
+   * before.
    */
-  look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs }: { at: number; begunMs: number }): boolean {
+  look(rooms: ReadonlyMap<string, InspectedRoom>, { at, begunMs, isCut = false }: LookTerms): boolean {
     const before = this.#rooms
+    const wasCut = this.#isCut
+    this.#isCut = isCut
     let isChanged = before === undefined
     // The monotonic clock may stand still while the machine sleeps, and the wall clock may be set: take the larger.
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
@@ -140,8 +145,10 @@ export class RoomHistory {
       for (const holder of room.holders) {
         renewals.set(holder.id, renewalFacts(holder, this.#renewals.get(holder.id)))
       }
-      // At the first look, no hold has begun just now.
-      const changes = before === undefined ? NO_CHANGES : this.#compare(key, before.get(key), room, at)
+      // At the first look, no hold has begun just now. Nor has that of a key which the look before may have left out.
+      const isComparable = before !== undefined && (before.has(key) || !wasCut)
+      const changes = isComparable ? this.#compare(key, before.get(key), room, at) : NO_CHANGES
+      if (wasCut && isCut && !isComparable) this.#resume(key, room, at)
       isChanged ||= changes !== NO_CHANGES
       const isCounted = !this.#uncounted.has(key)
       // An election that nobody leads is a key, but its observers hold nothing.
@@ -153,14 +160,19 @@ export class RoomHistory {
       expired += changes.expired
     }
     for (const [key, room] of before ?? []) {
-      if (rooms.has(key)) continue
+      if (isCut || rooms.has(key)) continue
       isChanged = true
       const changes = this.#compare(key, room, undefined, at)
       if (!this.#uncounted.has(key)) expired += changes.expired
     }
     this.#totals.push({ at, keys, holding, waiting, begun, expired })
     if (this.#totals.length > this.#limits.looks) this.#totals.shift()
-    if (before === undefined) this.#resume(rooms, at)
+    // The first complete look, also after others that were cut. The records may be those of an earlier run.
+    if (before === undefined || (wasCut && !isCut)) {
+      this.#calmSinceAt = at
+      for (const key of [...this.#byKey.keys()])
+        if (!isCut || rooms.has(key)) this.#resume(key, rooms.get(key), at)
+    }
     this.#rooms = rooms
     this.#renewals = renewals
     this.processes.look(rooms.values(), {
@@ -287,23 +299,28 @@ export class RoomHistory {
     if (isLost(hold)) this.#lost({ key, hold })
   }
 
-  /** The first look. The records that were there before it are of an earlier run. */
-  #resume(rooms: ReadonlyMap<string, InspectedRoom>, at: number): void {
-    this.#calmSinceAt = at
-    const seenUntilAt = this.#watched.all.at(-1)?.untilAt ?? at
-    for (const [key, record] of [...this.#byKey]) {
-      const { holders = [], queue = [] } = rooms.get(key) ?? {}
-      const present = new Set(holders.map(({ id }) => id))
-      for (const hold of record.holds) {
-        if (hold.end !== undefined || present.has(hold.id)) continue
-        // Nobody saw its end, so the hold is known to have lasted only as long as somebody looked.
-        this.#end(key, hold, { untilAt: Math.max(hold.fromAt, seenUntilAt), end: 'unclear' })
-      }
-      const sizeBefore = record.size
-      for (const holder of holders) this.#note(key, record.begin(holder, at))
-      record.sample({ at, holding: holders.length, waiting: queue.length })
-      this.#size += record.size - sizeBefore
+  /** Continues the record of a key, if there is one, after a time in which nobody looked at the key. */
+  #resume(
+    key: string,
+    { holders, queue }: Pick<InspectedRoom, 'holders' | 'queue'> = VACANT,
+    at: number,
+  ): void {
+    const record = this.#byKey.get(key)
+    if (record === undefined) return
+    const present = new Set(holders.map(({ id }) => id))
+    for (const hold of record.holds) {
+      if (hold.end !== undefined || present.has(hold.id)) continue
+      // Nobody saw its end, so the hold is known to have lasted only as long as somebody looked.
+      this.#end(key, hold, { untilAt: Math.max(hold.fromAt, this.#seenUntilAt(at)), end: 'unclear' })
     }
+    const sizeBefore = record.size
+    for (const holder of holders) this.#note(key, record.begin(holder, at))
+    record.sample({ at, holding: holders.length, waiting: queue.length })
+    this.#size += record.size - sizeBefore
+  }
+
+  #seenUntilAt(at: number): number {
+    return this.#watched.all.at(-1)?.untilAt ?? at
   }
 
   #forget(): void {
@@ -335,6 +352,14 @@ export class RoomHistory {
 function isLost({ end }: HoldRecord): boolean {
   return end === 'expired' || end === 'evicted'
 }
+
+interface LookTerms {
+  readonly at: number
+  readonly begunMs: number
+  readonly isCut?: boolean
+}
+
+const VACANT = { holders: [], queue: [] } as const
 
 interface Changes {
   readonly begun: number

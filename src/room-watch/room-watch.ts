@@ -183,9 +183,11 @@ class Watch implements RoomWatch {
     } finally {
       clearInterval(silence)
     }
+    // Broken off: the rooms that are not read yet are not gone.
+    if (this.#isStopped) return 'nothing'
     const at = Date.now()
     const sorted = Array.from(rooms.values()).sort((one, other) => (one.key < other.key ? -1 : 1))
-    const isChanged = this.#history.look(rooms, { at, begunMs })
+    const isChanged = this.#history.look(rooms, { at, begunMs, isCut })
     this.#tell({
       at,
       rooms: sorted,

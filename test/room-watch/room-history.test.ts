@@ -18,12 +18,12 @@ function kept(id: string, hold: Partial<KeyHold['hold']> = {}): KeyHold {
   return { key: id, hold: { id, fence: 1n, owner: {}, units: 1, limit: 1, fromAt: 1000, ...hold } }
 }
 
-function look(history: RoomHistory, at: number, held: readonly string[]): void {
+function look(history: RoomHistory, at: number, held: readonly string[], isCut = false): void {
   const rooms = held.map((key): [string, InspectedRoom] => [
     key,
     { key, holders: [{ ...HOLDER, id: key }], queue: [], closedMs: 0 },
   ])
-  history.look(new Map(rooms), { at, begunMs: performance.now() })
+  history.look(new Map(rooms), { at, begunMs: performance.now(), isCut })
 }
 
 test('no more losses are read from a file than are kept, and the newest stay', () => {
@@ -108,4 +108,54 @@ test('the observers of an election that nobody leads count neither as holders no
   ])
   expect(history.losses.map(({ key }) => key)).toEqual(['k'])
   expect(saved).toEqual(['k', 'k'])
+})
+
+test('a look that was cut tells nothing of the keys that it left out', () => {
+  const history = new RoomHistory(LIMITS)
+  const sums = () => history.totals.map(({ keys, begun, expired }) => [keys, begun, expired])
+  look(history, 1000, ['a', 'b', 'c'])
+  look(history, 2000, ['a', 'b'], true)
+  look(history, 3000, ['b', 'c'], true)
+  look(history, 4000, ['a', 'b'], true)
+  expect(sums()).toEqual([
+    [3, 0, 0],
+    [2, 0, 0],
+    [2, 0, 0],
+    [2, 0, 0],
+  ])
+  expect([...history.changed]).toEqual([])
+  expect(history.losses).toEqual([])
+})
+
+test('after looks that were cut, a complete one ends the holds that are gone', () => {
+  const history = new RoomHistory(LIMITS)
+  look(history, 1000, [])
+  look(history, 2000, ['a', 'b', 'c'])
+  look(history, 3000, ['a', 'b'], true)
+  look(history, 4000, ['b', 'd'])
+  const ends = ['a', 'b', 'c', 'd'].map((key) => history.of(key)?.holds.map(({ end }) => end ?? 'held'))
+  expect(ends).toEqual([['released'], ['held'], ['unclear'], ['held']])
+  look(history, 5000, ['b'])
+  expect(history.of('d')?.holds).toMatchObject([{ end: 'released' }])
+  expect(history.totals.at(-1)).toMatchObject({ keys: 1, begun: 0, expired: 0 })
+})
+
+test('a key that comes back into a look that was cut has its present holder', () => {
+  const history = new RoomHistory(LIMITS)
+  const lookAt = (at: number, ids: Record<string, string>) => {
+    const rooms = Object.entries(ids).map(([key, id]): [string, InspectedRoom] => [
+      key,
+      { key, holders: [{ ...HOLDER, id }], queue: [], closedMs: 0 },
+    ])
+    history.look(new Map(rooms), { at, begunMs: performance.now(), isCut: true })
+  }
+  lookAt(1000, { a: 'first' })
+  lookAt(2000, { a: 'second' })
+  lookAt(3000, { b: 'other' })
+  lookAt(4000, { a: 'third' })
+  expect(history.of('a')?.holds.map(({ id, end = 'held' }) => [id, end])).toEqual([
+    ['first', 'released'],
+    ['second', 'unclear'],
+    ['third', 'held'],
+  ])
 })

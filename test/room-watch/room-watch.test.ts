@@ -4,7 +4,7 @@ import type { Store } from '../../src/contract/index.ts'
 import { createLocks, type InspectedHolder, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
 import { lateMsOf, renewalFacts, roundTtlMs } from '../../src/room-watch/renewal-facts.ts'
-import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
+import { type HistoryFile, type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
 import {
   type RoomWatch,
   type Snapshot,
@@ -60,6 +60,35 @@ test('no more rooms are read than was asked for, and the snapshot says so', asyn
   const watched = watch({ maxRooms: 5 })
   await until('it has looked', () => watched.snapshot.at > 0)
   expect([watched.snapshot.rooms.length, watched.snapshot.isCut]).toEqual([5, true])
+})
+
+test('a look that is broken off by a stop is not taken for a complete one', async () => {
+  const held = await Promise.all(['job:0', 'job:1'].map((key) => locks.acquire(key)))
+  let looks = 0
+  const reading: WatchedLocks = {
+    caveats: () => locks.caveats(),
+    async *inspect(request) {
+      looks += 1
+      for await (const room of locks.inspect(request)) {
+        if (looks > 1) watched.stop()
+        yield room
+      }
+    },
+  }
+  const saved: string[] = []
+  const file: HistoryFile = {
+    load: () => ({ holds: [], watched: [] }),
+    save: (changed) => {
+      saved.push(...changed.map(({ key }) => key))
+      return true
+    },
+  }
+  const watched = watch({ file }, reading)
+  await until('it is stopped', () => looks > 1)
+  await sleep(50)
+  expect(saved).toEqual([])
+  expect(watched.totals).toHaveLength(1)
+  await Promise.all(held.map((lease) => lease.release()))
 })
 
 test('the history of a key has every hold that was seen, and how it ended', async () => {
