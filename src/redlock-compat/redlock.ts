@@ -4,6 +4,7 @@ import {
   isHoldfastError,
   type LeaseLostError,
   type LeaseSet,
+  StoreError,
   type WaitOptions,
 } from '../index.ts'
 import { ExecutionError, ResourceLockedError } from './errors.ts'
@@ -15,6 +16,7 @@ import {
   LONGEST_MS,
   parseSettings,
   type Settings,
+  silenceOf,
   windowOf,
 } from './settings.ts'
 import { forget, type SharedLocks, sharedLocks } from './shared-locks.ts'
@@ -109,8 +111,9 @@ export class Redlock extends EventEmitter {
     // Node throws an `error` event that has no listener.
     this.on('error', () => {})
     this.clients = new Set(clients)
-    const { maxTtl = 300_000, ...known } = settings
-    this.settings = { ...DEFAULTS, ...parseSettings(known) }
+    this.settings = { ...DEFAULTS, ...parseSettings(settings) }
+    // As for `acquire`, null is no settings.
+    const { maxTtl = 300_000 } = settings ?? {}
     if (this.clients.size === 0) {
       throw new InvalidArgumentError('Redlock must be instantiated with at least one redis client.')
     }
@@ -152,17 +155,19 @@ export class Redlock extends EventEmitter {
    * Holds the lock for `duration` milliseconds from now, and never shorter than before. Use the returned lock from then on:
    * it replaces `existing`.
    *
-   * @throws {ExecutionError} when the lock has expired, or the servers cannot be asked in time.
+   * @throws {ExecutionError} when the lock has expired, or the servers do not confirm the extension within the time that
+   * `retryCount` and `retryDelay` allow. The servers may carry it out all the same.
    */
   async extend(existing: Lock, duration: number, settings?: Partial<Settings>): Promise<Lock> {
     checkDuration(duration)
-    parseSettings(settings)
+    const { retryCount, retryDelay } = { ...this.settings, ...parseSettings(settings) }
     checkLock(existing)
     if (existing.expiration < Date.now() || existing.leases.state === 'lost') {
       throw new ExecutionError('Cannot extend an already-expired lock.', [])
     }
     try {
-      await existing.leases.extend(Math.min(duration, LONGEST_MS))
+      const extension = existing.leases.extend(Math.min(duration, LONGEST_MS))
+      await answered(extension, silenceOf(retryCount, retryDelay))
     } catch (error) {
       throw this.#failed(error)
     }
@@ -266,6 +271,21 @@ export class Redlock extends EventEmitter {
       ? Math.min(Math.max(0, retryCount) + 1, MOST_ATTEMPTS)
       : 1
     return new ExecutionError(message, new Array(attempts).fill(Promise.resolve(stats)), error)
+  }
+}
+
+/** Rejects if the servers are silent for this long. */
+async function answered(extension: Promise<void>, silentMs: number): Promise<void> {
+  if (silentMs === Number.POSITIVE_INFINITY) return extension
+  let timer: NodeJS.Timeout | undefined
+  const silence = new Promise<never>((_, reject) => {
+    const why = `The servers did not confirm the extension within ${silentMs} ms.`
+    timer = setTimeout(() => reject(new StoreError('store-unavailable', why)), silentMs)
+  })
+  try {
+    await Promise.race([extension, silence])
+  } finally {
+    clearTimeout(timer)
   }
 }
 

@@ -25,9 +25,19 @@ export const DEFAULTS: Settings = Object.freeze({
 /** How long redlock would go on trying, in milliseconds; without an end where that is longer than a timer can wait. */
 export function windowOf(retryCount: number, retryDelay: number): number {
   if (retryCount === -1 || retryCount === Number.POSITIVE_INFINITY) return Number.POSITIVE_INFINITY
-  const windowMs = retryCount * retryDelay
+  // 0 times Infinity would be no number.
+  const windowMs = retryCount === 0 ? 0 : retryCount * retryDelay
   return windowMs > LONGEST_MS ? Number.POSITIVE_INFINITY : windowMs
 }
+
+/** How long to wait for servers that do not answer: as `acquire` does with that window. */
+export function silenceOf(retryCount: number, retryDelay: number): number {
+  const windowMs = windowOf(retryCount, retryDelay)
+  return windowMs === 0 ? ONE_TRY_MS : Math.max(windowMs, LEAST_SILENCE_MS)
+}
+
+const ONE_TRY_MS = 5000
+const LEAST_SILENCE_MS = 500
 
 /** The longest duration of a lock. Longer ones, meant as "for ever", are cut to it. */
 export const LONGEST_MS: number = 24 * 86_400_000
@@ -66,13 +76,12 @@ export function parseSettings(settings: unknown): Partial<Settings> {
   for (const name of Object.keys(DEFAULTS)) {
     const value: unknown = (settings as Record<string, unknown>)[name]
     if (value === undefined) continue
-    const least = name === 'retryCount' ? -1 : 0
-    if (typeof value !== 'number' || !(value >= least)) {
-      throw new InvalidArgumentError(
-        `Expected \`${name}\` to be a number from ${least}, got ${String(value)}.`,
-      )
+    const isEndless = name === 'retryCount' && value === -1
+    if (!isEndless && (typeof value !== 'number' || !(value >= 0))) {
+      const what = name === 'retryCount' ? '-1 or a number from 0' : 'a number from 0'
+      throw new InvalidArgumentError(`Expected \`${name}\` to be ${what}, got ${String(value)}.`)
     }
-    parsed[name] = value
+    parsed[name] = value as number
   }
   return parsed
 }

@@ -417,6 +417,34 @@ test('takes a duration that no timer can be set for as the longest there is', as
   await (await redlockOn(1).acquire([name], 30_000)).release()
 })
 
+test('does not wait where it may not retry, however long the delay between retries', async () => {
+  const own = redlockOn(1, { retryCount: 0, retryDelay: Number.POSITIVE_INFINITY })
+  const name = resource()
+  const lock = await own.acquire([name], 30_000)
+  expect(await errorOf(own.acquire([name], 500))).toMatchObject({ attempts: { length: 1 } })
+  await lock.release()
+})
+
+test('an extension fails when its retry window is over, and the servers have not answered', async () => {
+  const server = await startRedis()
+  onTestFinished(() => server.close())
+  const own = new Redlock([clientOf(server.url)], { retryCount: 2, retryDelay: 300 })
+  const lock = await own.acquire([resource()], 30_000)
+  await server.pause()
+  const since = performance.now()
+  const error = (await errorOf(lock.extend(60_000))) as unknown as ExecutionError
+  expect(performance.now() - since).toBeGreaterThan(550)
+  expect(performance.now() - since).toBeLessThan(10_000)
+  expect(error).toBeInstanceOf(ExecutionError)
+  expect(error.message).toBe(
+    'The operation was unable to achieve a quorum during its retry window. The servers did not confirm the extension within 600 ms.',
+  )
+  lock.leases.assertHeld()
+  server.resume()
+  await lock.release()
+  await own.quit()
+})
+
 test('takes settings that are null for none, as redlock does', async () => {
   const own = redlockOn(1)
   const lock = await own.acquire([resource()], 1000, null as never)
@@ -463,8 +491,12 @@ describe('with bad input', () => {
       (redlock) => redlock.acquire(['r'], '5s' as never),
     ],
     [
-      'Expected `retryCount` to be a number from -1',
+      'Expected `retryCount` to be -1 or a number from 0, got -2.',
       (redlock) => redlock.acquire(['r'], 500, { retryCount: -2 }),
+    ],
+    [
+      'Expected `retryCount` to be -1 or a number from 0, got -0.5.',
+      (redlock) => redlock.acquire(['r'], 500, { retryCount: -0.5 }),
     ],
     ['Expected the last argument to be a function', (redlock) => redlock.using(['r'], 500, {} as never)],
     ['Expected a lock that `acquire`', (own: Redlock) => own.release({ value: 'id' } as unknown as Lock)],
@@ -493,7 +525,9 @@ describe('with bad input', () => {
     ['Redlock must be instantiated with at least one redis client.', [[]]],
     ['Expected no scripts of your own', [[{}], {}, { acquireScript: () => '' }]],
     ['Expected `retryDelay` to be a number', [[{}], { retryDelay: '200ms' }]],
+    ['Expected `settings` to be an object, got x.', [[{}], 'x']],
     ['Expected `client`', [[{}]]],
+    ['Expected `client`', [[{}], null]],
   ])('says %s when it is made', (message, args) => {
     const make = Redlock as unknown as new (...args: readonly unknown[]) => Redlock
     expect(() => new make(...args)).toThrow(message)
