@@ -159,15 +159,21 @@ export class SimulatedLink implements Store {
         clock.startTimer(this.#latency(), () => this.#deliver(() => reject(unavailable('No subscription'))))
         return
       }
-      const hearing: Hearing = { onWake, subscription: undefined, end: undefined }
+      this.#endHearing()
+      const hearing: Hearing = {
+        onWake,
+        onFirst: () =>
+          this.#deliver(() =>
+            resolve(() => {
+              if (this.#hearing === hearing) this.#endHearing()
+            }),
+          ),
+        attempts: 0,
+        subscription: undefined,
+        end: undefined,
+      }
       this.#hearing = hearing
-      this.#subscribe(() =>
-        this.#deliver(() =>
-          resolve(() => {
-            if (this.#hearing === hearing) this.#endHearing()
-          }),
-        ),
-      )
+      this.#subscribe(hearing)
     })
   }
 
@@ -193,7 +199,7 @@ export class SimulatedLink implements Store {
   reconnect(): void {
     this.#dropHearing()
     if (this.#hearing === undefined || this.#cut) return
-    this.#subscribe(() => this.#tell({ tag: 'all' }))
+    this.#subscribe(this.#hearing)
   }
 
   #send<T extends StoreAnswer>(call: StoreCall): Promise<T> {
@@ -239,11 +245,13 @@ export class SimulatedLink implements Store {
     return least + random.next() * (most - least)
   }
 
-  /** Tries to subscribe until it succeeds, as a client library does. */
-  #subscribe(done: () => void): void {
-    const hearing = this.#hearing
+  /** Tries to subscribe until it succeeds, as a client library does. A later call takes the place of an earlier one. */
+  #subscribe(hearing: Hearing): void {
+    hearing.attempts += 1
+    const attempt = hearing.attempts
+    const isOver = () => hearing !== this.#hearing || hearing.attempts !== attempt || this.#cut
     this.#network.clock.startTimer(this.#latency(), () => {
-      if (hearing === undefined || hearing !== this.#hearing || hearing.end !== undefined || this.#cut) return
+      if (isOver()) return
       hearing.subscription = {
         onWake: (wake) => this.#forward(wake),
         onDrop: () => {
@@ -252,9 +260,19 @@ export class SimulatedLink implements Store {
         },
       }
       hearing.end = this.#network.server.subscribe(hearing.subscription)
-      if (hearing.end !== undefined) return done()
-      this.#network.clock.startTimer(RECONNECT_MS, () => this.#subscribe(done))
+      if (hearing.end !== undefined) return this.#subscribed(hearing)
+      this.#network.clock.startTimer(RECONNECT_MS, () => {
+        if (!isOver()) this.#subscribe(hearing)
+      })
     })
+  }
+
+  /** `listen` is answered once. After that, wakes may have been lost. */
+  #subscribed(hearing: Hearing): void {
+    const { onFirst } = hearing
+    hearing.onFirst = undefined
+    if (onFirst === undefined) this.#tell({ tag: 'all' })
+    else onFirst()
   }
 
   #forward(wake: Wake): void {
@@ -286,6 +304,10 @@ export class SimulatedLink implements Store {
 /** Somebody who wants to hear the wakes, through a subscription that breaks and is made again. */
 interface Hearing {
   readonly onWake: (wake: Wake) => void
+  /** Called when it is subscribed for the first time. */
+  onFirst: (() => void) | undefined
+  /** Counts the attempts to subscribe; an older attempt goes on no more. */
+  attempts: number
   subscription: Subscription | undefined
   end: (() => void) | undefined
 }

@@ -42,7 +42,10 @@ export class SimulatedTime implements Clock {
     }
   }
 
-  /** Lets time pass. Calls `afterEach` after every event and all promise callbacks that follow from it. */
+  /**
+   * Lets time pass. Calls `afterEach` after every event and all promise callbacks that follow from it. Calls that overlap share the
+   * time: each ends its own duration after the moment at which it was made.
+   */
   async advance(durationMs: number, afterEach?: () => void): Promise<void> {
     const until = this.#nowMs + durationMs
     // The caller may have just started something: its promise callbacks run first.
@@ -51,12 +54,13 @@ export class SimulatedTime implements Clock {
     for (let event = this.#events[0]; event !== undefined && event.at <= until; event = this.#events[0]) {
       this.#removeFirst()
       if (event.fire === undefined) continue
-      this.#nowMs = event.at
+      // A call that overlaps with this one may be ahead.
+      this.#nowMs = Math.max(this.#nowMs, event.at)
       event.fire()
       await settled()
       afterEach?.()
     }
-    this.#nowMs = until
+    this.#nowMs = Math.max(this.#nowMs, until)
   }
 
   #add(event: Event): void {

@@ -3,6 +3,7 @@ import type { Ticket, Wake } from '../../src/contract/store.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import {
   calmWeather,
+  type SimulatedLink,
   SimulatedNetwork,
   SimulatedServer,
   SimulatedTime,
@@ -86,6 +87,54 @@ describe('the network', () => {
     link.mend()
     await time.advance(100)
     expect(wakes).toEqual([{ tag: 'all' }])
+  })
+
+  test.each([
+    ['is cut and mended before it is subscribed', (link: SimulatedLink) => [link.cut(), link.mend()]],
+    ['connects anew before it is subscribed', (link: SimulatedLink) => [link.reconnect()]],
+  ])('answers a call of `listen` also if it %s', async (_, disturb) => {
+    const { time, link } = scene({})
+    const wakes: Wake[] = []
+    const listening = outcomeOf(link.listen((wake) => wakes.push(wake)))
+    disturb(link)
+    await time.advance(100)
+    const stop = await listening()
+    expect([typeof stop, wakes]).toEqual(['function', []])
+    link.reconnect()
+    await time.advance(100)
+    expect(wakes).toEqual([{ tag: 'all' }])
+    ;(stop as () => void)()
+    link.reconnect()
+    await time.advance(100)
+    expect(wakes).toHaveLength(1)
+  })
+
+  test('answers a call of `listen` that is cut while the server is away, once both are back', async () => {
+    const { time, link, server } = scene({})
+    server.stop()
+    const listening = outcomeOf(link.listen(() => {}))
+    await time.advance(50)
+    link.cut()
+    link.mend()
+    await time.advance(500)
+    expect(await listening()).toBe('nothing')
+    server.start({ keepData: true })
+    await time.advance(500)
+    expect(await listening()).toBeTypeOf('function')
+  })
+
+  test('tells only who called `listen` last, and once', async () => {
+    const { time, link } = scene({})
+    const told: string[] = []
+    for (const name of ['first', 'second']) {
+      void link.listen(() => told.push(name))
+      await time.advance(10)
+    }
+    for (const id of ['one', 'two']) void link.acquire(ticket(id))
+    await time.advance(10)
+    void link.release({ key: 'k', id: 'one', cancel: false })
+    await time.advance(10)
+    expect(told).toEqual(['second'])
   })
 
   test('delivers, loses and repeats wakes', async () => {

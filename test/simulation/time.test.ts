@@ -15,6 +15,14 @@ describe('simulated time', () => {
     expect(seen.at(-1)).toBe('late at 101')
   })
 
+  test('never goes back, also when two calls let it pass at once', async () => {
+    const time = new SimulatedTime()
+    await Promise.all([time.advance(100), time.advance(10)])
+    expect(time.monotonicMs()).toBe(100)
+    await Promise.all([time.advance(10), time.advance(100)])
+    expect(time.monotonicMs()).toBe(200)
+  })
+
   test('lets everything that follows from one event happen before the next event', async () => {
     const time = new SimulatedTime()
     const seen: string[] = []
