@@ -148,7 +148,8 @@ export class MembershipLoop {
       const counts = { share: share.length, keys: this.#settings.keys.length, members: members.length }
       partitionTopics.shared.tell({ name: this.#name, run: this.#number, ...counts })
     }
-    await this.#tellOthers()
+    // An update that is on its way may fail, which is an error of the call that began it.
+    if (this.#told?.value !== this.#value()) await this.#tellOthers()
   }
 
   /** Resolves when the others know what this process wants now. `false`: it is no member, so nobody knows it. */
@@ -163,12 +164,14 @@ export class MembershipLoop {
         if (this.#told === told) this.#told = undefined
       })
     }
+    // Lost, or given up by this process, which is about to join again.
+    const isOver = () => membership.signal.aborted || this.#membership !== membership
     try {
       await this.#told.known
     } catch (error) {
-      if (!membership.signal.aborted) throw error
+      if (isHoldfastError(error, 'closed') || !isOver()) throw error
     }
-    return !membership.signal.aborted
+    return !isOver()
   }
 
   /** Resolves when this process is a member, or takes part no more. Rejects if the request to join fails. */

@@ -124,7 +124,8 @@ export class OwnShare {
     let movesLeft = this.#movesAtOnce - this.#moving
     for (const at of this.#unwanted) {
       if (movesLeft <= 0) return
-      movesLeft -= 1
+      // A key that was lost meanwhile is not handed over.
+      if (this.#isKept(at)) movesLeft -= 1
       this.#stop(at)
     }
   }
