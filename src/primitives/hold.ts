@@ -161,7 +161,7 @@ function thenRelease<T>(lease: HeldLease, run: () => Promise<T> | T): Promise<T>
 
 /** Returns `undefined` when there is nothing to wait for. */
 function release(lease: HeldLease): Promise<void> | undefined {
-  return lease.inner === undefined ? lease.releaseNow() : innerDone(lease).then(() => lease.releaseNow())
+  return lease.inner === undefined ? lease.releaseNow() : afterInner([lease], () => lease.releaseNow())
 }
 
 function valueUnless<T>(loss: Error | undefined, value: T): T {
@@ -193,13 +193,22 @@ async function runUnder<T>(
   work: (lease: Lease) => Promise<T> | T,
 ): Promise<T> {
   const value = await runInScope(context.engine, lease, work)
-  lease.assertNotLost()
+  // The outer work may have released the lease. Then another holder may have worked at the same time.
+  lease.assertHeld()
   return value
 }
 
-export async function innerDone(lease: HeldLease): Promise<void> {
-  // Inner work that has ended may have begun more inner work.
-  while (lease.inner !== undefined && lease.inner.size > 0) await Promise.allSettled(lease.inner)
+/**
+ * Calls `next` as soon as no re-entrant work runs under any of the leases. The last look and the call are in the same turn, so no
+ * such work begins in between if `next` releases the leases.
+ */
+export async function afterInner<T>(leases: readonly HeldLease[], next: () => T | Promise<T>): Promise<T> {
+  for (;;) {
+    const inner = leases.flatMap((lease) => [...(lease.inner ?? [])])
+    if (inner.length === 0) return next()
+    // Inner work that has ended may have begun more inner work.
+    await Promise.allSettled(inner)
+  }
 }
 
 /** The lease to run under, if it covers the shape: a write lock covers a read lock, but not the other way round. */

@@ -9,7 +9,7 @@ import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { type HoldfastError, InvalidArgumentError } from '../errors.ts'
 import { heldHere, runInScope } from './held-keys.ts'
-import { hold, innerDone, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
+import { afterInner, hold, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
 
 /** The leases of several keys that are held together. */
@@ -158,8 +158,7 @@ async function runUnder<T>(
     for (const lease of held) lease.assertNotLost()
     return value
   } finally {
-    for (const lease of held) await innerDone(lease)
-    await leases.release()
+    await afterInner(held, () => leases.release())
   }
 }
 
