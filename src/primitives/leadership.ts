@@ -4,7 +4,7 @@ import { fieldOf } from '../base/thrown.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { HoldfastError, isHoldfastError, LeaseLostError, StepDownError } from '../errors.ts'
 import { heldHere } from './held-keys.ts'
-import { hold, type LocksContext, runObserved } from './hold.ts'
+import { afterInner, hold, type LocksContext, runObserved } from './hold.ts'
 import { EXCLUSIVE, type HoldSettings, markedKey } from './options.ts'
 import { bestOf, contendersFor, GIVES_WAY, type Preference, sendBack, yieldsInMs } from './succession.ts'
 
@@ -139,7 +139,7 @@ export class LeaderTerm implements Leadership {
     this.#lease.assertHeld()
   }
 
-  /** Runs the work. Releases the key only after the work has settled, so no other leader begins before. */
+  /** Runs the work. Releases the key only after the work has settled, and all re-entrant work, so no other leader begins before. */
   async run<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
     const { signal } = this.#lease
     const onLost = () => this.#lose(signal.reason)
@@ -162,11 +162,14 @@ export class LeaderTerm implements Leadership {
     } catch (error) {
       return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
     } finally {
-      this.#hasSettled = true
-      signal.removeEventListener('abort', onLost)
-      this.#gone.abort()
-      await this.#clearWay()
-      await this.#lease.release()
+      // Re-entrant work under the lease belongs to the term, and may also begin during the requests of `#clearWay`.
+      await afterInner([this.#lease], () => this.#clearWay())
+      await afterInner([this.#lease], () => {
+        this.#hasSettled = true
+        signal.removeEventListener('abort', onLost)
+        this.#gone.abort()
+        return this.#lease.release()
+      })
       this.#tellOver()
     }
   }

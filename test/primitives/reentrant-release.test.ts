@@ -1,6 +1,8 @@
 import { describe, expect, test } from 'vitest'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, realScene } from '../engine/scene.ts'
+import { errorOf, realScene, scene } from '../engine/scene.ts'
+import { Letter } from '../engine/scripted-store.ts'
+import { campaign, Office } from './office.ts'
 
 const reentrant = true
 
@@ -79,5 +81,57 @@ describe('re-entrant work that nobody awaits', () => {
     })
     await outer
     expect(await inner).toMatchObject({ code: 'lease-lost', reason: 'released' })
+  })
+})
+
+describe('re-entrant work of a leader that nobody awaits', () => {
+  test('keeps the leadership after the work has returned, also if it begins just before the release', async () => {
+    const { locks, store, clock } = scene()
+    const inside = new Inside()
+    const election = locks.election('k')
+    const { open, opened } = gate()
+    const late: Promise<void>[] = []
+    const run = election.campaign({ priority: 1 }, () => {
+      late.push(locks.withLock('k', { reentrant }, inside.work))
+      late.push(opened.then(() => locks.withLock('k', { reentrant }, inside.work)))
+    })
+    await settled()
+    // The first work has ended, and the leader asks who waits.
+    await clock.untilTrue(() => store.count('inspect') === 1)
+    const letter = new Letter()
+    store.next('inspect', letter)
+    await clock.untilTrue(() => store.count('inspect') === 2)
+    letter.arrive()
+    open()
+    await settled()
+    const other = locks.withLock('k', inside.work)
+    letter.reply()
+    await clock.until(Promise.all([run, other, ...late]))
+    expect(inside.most).toBe(1)
+  })
+
+  test('loses it when `grace` is over, and rejects', async () => {
+    const { locks, other, clock } = scene()
+    const { open, opened } = gate()
+    const election = locks.election('k')
+    let inner: Promise<unknown> | undefined
+    let lost: AbortSignal | undefined
+    const run = election.campaign({ grace: '1s', ttl: '5s' }, (leadership) => {
+      lost = leadership.lost
+      inner = errorOf(locks.withLock('k', { reentrant }, () => opened))
+    })
+    const next = new Office()
+    const rival = campaign(other.locks.election('k'), next)
+    await clock.advance(60_000)
+    expect(next.inside).toBe(0)
+    await other.locks.election('k').requestStepDown({ reason: 'test' })
+    await clock.untilTrue(() => lost?.aborted === true)
+    await clock.untilTrue(() => next.inside === 1)
+    expect(election.isHealthy({ tolerance: 0 })).toBe(false)
+    open()
+    await clock.until(run)
+    expect(await inner).toMatchObject({ code: 'lease-lost' })
+    rival.end()
+    await clock.advance(60_000)
   })
 })
