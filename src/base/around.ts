@@ -20,16 +20,25 @@ function wrapped<T>(work: () => T, wrap: Wrap, attempt: (step: () => void) => vo
   }
 }
 
-/** Runs the work inside of what listeners wrap around it. `tell`: gives them the function to do so. */
+/**
+ * Runs the work inside of what listeners wrap around it. Each of `tells` gives them the function to do so. The wraps of the first one
+ * are outermost.
+ */
 export function runAround<T>(
   work: () => T,
   attempt: (step: () => void) => void,
-  tell: (around: (wrap: Wrap) => void) => void,
+  tells: readonly ((around: (wrap: Wrap) => void) => void)[],
 ): T {
+  const wraps: Wrap[][] = []
+  for (const tell of tells) {
+    const own: Wrap[] = []
+    wraps.push(own)
+    tell((wrap) => own.push(wrap))
+  }
   let inside = work
-  tell((wrap) => {
-    inside = wrapped(inside, wrap, attempt)
-  })
+  for (const own of wraps.reverse()) {
+    for (const wrap of own) inside = wrapped(inside, wrap, attempt)
+  }
   return inside()
 }
 

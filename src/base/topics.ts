@@ -42,9 +42,9 @@ export class WorkTopic<Event extends object> {
   /** Tells an event that has `around`, and runs the work inside of what its listeners pass. `facts` is called only if there are any. */
   runAround<T>(facts: () => Omit<Event, 'event' | 'at' | 'around'>, work: () => T): T {
     if (!this.isHeard) return work()
-    return runAround(work, this.#attempt, (around: (wrap: Wrap) => void) =>
-      this.#channel.publish({ event: this.#name, at: Date.now(), ...facts(), around }),
-    )
+    const tell = (around: (wrap: Wrap) => void) =>
+      this.#channel.publish({ event: this.#name, at: Date.now(), ...facts(), around })
+    return runAround(work, this.#attempt, [tell])
   }
 }
 

@@ -1,6 +1,6 @@
 import { type Channel, channel, subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { expected, parseFunction } from '../base/arguments.ts'
-import { runAround } from '../base/around.ts'
+import { runAround, type Wrap } from '../base/around.ts'
 import { lastOwner } from '../base/owner.ts'
 import { reportOf } from '../base/thrown.ts'
 import type { Clock } from '../contract/clock.ts'
@@ -95,13 +95,17 @@ class Topic<Name extends LockEventName> {
   }
 }
 
-/** Runs the work inside of what the listeners to `working` wrap around it. */
-export function observed<T>(
-  { working }: Events,
-  { fence, ...subject }: Subject & { readonly fence: bigint },
-  work: () => T,
-): T {
-  return runAround(work, attempt, (around) => working.tell(subject, { fence, around }))
+/** A lease under which work is about to run. */
+export interface Working extends Subject {
+  readonly fence: bigint
+}
+
+/** Runs the work inside of what the listeners to `working` wrap around it, for one lease or for several that are held together. */
+export function observed<T>({ working }: Events, leases: readonly Working[], work: () => T): T {
+  const tells = leases.map(({ fence, ...subject }) => (around: (wrap: Wrap) => void) => {
+    working.tell(subject, { fence, around })
+  })
+  return runAround(work, attempt, tells)
 }
 
 /** The fields of a ticket's event besides those of the ticket. */

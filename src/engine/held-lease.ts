@@ -3,7 +3,7 @@ import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Ticket } from '../contract/store.ts'
 import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } from '../errors.ts'
 import type { EngineContext } from './engine-context.ts'
-import { observed } from './events.ts'
+import { observed, type Working } from './events.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
 import { DETACHED, EXTENDING, type GrantedTicket, RELEASED, RenewedLease } from './renewed-lease.ts'
 import { releasedOf } from './ticket-errors.ts'
@@ -193,7 +193,12 @@ export class HeldLease extends RenewedLease implements Lease {
     if (!events.working.isHeard) return work()
     // Listeners are not told of work that will not begin.
     this.assertHeld()
-    return observed(events, { ...this.subject, fence: this.fence }, work)
+    return observed(events, [this.asWorking()], work)
+  }
+
+  /** What the event `working` tells of it. */
+  asWorking(): Working {
+    return { ...this.subject, fence: this.fence }
   }
 
   /** Ends it without a request and without an event, because no caller has seen it. The ticket lives on in the store. */

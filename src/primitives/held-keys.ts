@@ -28,20 +28,39 @@ export function runInScope<T>(engine: Engine, lease: HeldLease, work: (lease: He
 
 /** For a lease that this very call was granted, without an `await` in between. A third look at the clock would be felt. */
 export function runInScopeAtOnce<T>(engine: Engine, lease: HeldLease, work: (lease: HeldLease) => T): T {
-  const outer = running.getStore()
-  const scope = { engine, lease, outer, waits: undefined }
-  if (outer !== undefined) forgetEnded(scope)
+  const scope = { engine, lease, outer: heldScope(), waits: undefined }
   return running.run(scope, work, lease)
 }
 
+/** The scopes of leases that are held together, one inside the other. Each is made once, however often they are entered. */
+export class ScopeChain {
+  readonly #engine: Engine
+  #innermost: Scope | undefined = heldScope()
+
+  constructor(engine: Engine) {
+    this.#engine = engine
+  }
+
+  add(lease: HeldLease): void {
+    this.#innermost = { engine: this.#engine, lease, outer: this.#innermost, waits: undefined }
+  }
+
+  run<T>(work: () => T): T {
+    return this.#innermost === undefined ? work() : running.run(this.#innermost, work)
+  }
+}
+
 /**
- * Takes the scopes whose lease is over out of the chain. Otherwise a timer or a stream that outlives its lock, and locks
- * again and again, would make the chain longer without end.
+ * The innermost scope of the running context that still holds. Takes the scopes whose lease is over out of the chain. Otherwise a
+ * timer or a stream that outlives its lock, and locks again and again, would make the chain longer without end.
  */
-function forgetEnded(innermost: Scope): void {
-  for (let scope: Scope | undefined = innermost; scope !== undefined; scope = scope.outer) {
+function heldScope(): Scope | undefined {
+  let innermost = running.getStore()
+  while (innermost !== undefined && !isHeld(innermost)) innermost = innermost.outer
+  for (let scope = innermost; scope !== undefined; scope = scope.outer) {
     while (scope.outer !== undefined && !isHeld(scope.outer)) scope.outer = scope.outer.outer
   }
+  return innermost
 }
 
 /** The lease on this key that the running context holds, if it does. */

@@ -4,11 +4,12 @@ import type { Abortable } from '../base/signal-watch.ts'
 import { unlessAborted } from '../base/unless-aborted.ts'
 import type { WaitWatch } from '../engine/acquire-request.ts'
 import type { Engine } from '../engine/engine.ts'
+import { observed } from '../engine/events.ts'
 import type { ClockSample } from '../engine/granted-at.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { type HoldfastError, InvalidArgumentError } from '../errors.ts'
-import { heldHere, runInScope } from './held-keys.ts'
+import { heldHere, ScopeChain } from './held-keys.ts'
 import { afterInner, hold, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
 
@@ -52,6 +53,7 @@ export async function holdTogether(
   const atOnce = await takeAtOnce(context, ordered, settings)
   if (atOnce !== undefined) return atOnce
   const leases: HeldLease[] = []
+  const scopes = new ScopeChain(context.engine)
   try {
     for (const key of ordered) {
       const waitedMs = context.engine.clock.monotonicMs() - startedAtMs
@@ -61,7 +63,11 @@ export async function holdTogether(
       // Inside the scopes of the keys that are held already, so that a cycle through a half-taken set is found, too.
       const request = { key, shape: EXCLUSIVE, settings: { ...settings, waitMs, renew, startedAtMs } }
       const take = () => hold(context, { ...request, watching: (inner) => new LossWatch(leases, inner) })
-      leases.push(await runInScopes(context.engine, leases, take))
+      const lease = await scopes.run(take)
+      leases.push(lease)
+      scopes.add(lease)
+      // No look at the clocks: with hundreds of keys these looks would block the event loop. They are read at the end.
+      for (const one of leases) if (one.isOverForGood) one.assertHeld()
     }
     if (!settings.renew) {
       const renewed = Promise.all(leases.slice(0, -1).map((lease) => lease.renewLast()))
@@ -164,12 +170,24 @@ async function runUnder<T>(
 
 /** The scopes are innermost, as for one lease. */
 function runObserved<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
-  const inScopes = () => runInScopes(engine, leases, work)
-  return leases.reduceRight<() => T>((inner, lease) => () => lease.runObserved(inner), inScopes)()
-}
-
-function runInScopes<T>(engine: Engine, leases: readonly HeldLease[], work: () => T): T {
-  return leases.reduceRight<() => T>((inner, lease) => () => runInScope(engine, lease, inner), work)()
+  const { events } = engine
+  const assertHeld = () => {
+    for (const lease of leases) lease.assertHeld()
+  }
+  const inScopes = () => {
+    assertHeld()
+    const scopes = new ScopeChain(engine)
+    for (const lease of leases) scopes.add(lease)
+    return scopes.run(work)
+  }
+  if (!events.working.isHeard) return inScopes()
+  // Listeners are not told of work that will not begin.
+  assertHeld()
+  return observed(
+    events,
+    leases.map((lease) => lease.asWorking()),
+    inScopes,
+  )
 }
 
 /**
