@@ -265,12 +265,13 @@ export class Election {
     const place = contenders.findIndex((one) => one.candidate === candidate)
     if (place === -1) return false
     const limitMs = () => {
-      term.assertHeld()
+      term.assertMayChoose()
       return Math.min(ADMINISTRATION_MS, term.remainingMs)
     }
     await sendBack(this.#context, this.key, { contenders: contenders.slice(0, place), limitMs })
-    // If the work has returned meanwhile, the candidate may lead by now, perhaps as a campaign of this object.
-    term.assertHeld()
+    // If the work has returned meanwhile, the term clears the way for the best candidate, or the candidate leads by now, perhaps as a
+    // campaign of this object.
+    term.assertMayChoose()
     term.hasSuccessor = true
     await resigned(term)
     return true

@@ -76,6 +76,8 @@ export class LeaderTerm implements Leadership {
   /** Somebody has chosen who leads next, so the priorities do not decide it. */
   hasSuccessor = false
   #gaveWay = false
+  /** From then on `#clearWay` decides who leads next, unless somebody has chosen before. */
+  #hasReturned = false
   #tellOver: () => void = () => {}
   #hasSettled = false
   /** On the monotonic clock. */
@@ -139,6 +141,14 @@ export class LeaderTerm implements Leadership {
     this.#lease.assertHeld()
   }
 
+  /** Throws when it is too late to choose who leads next. */
+  assertMayChoose(): void {
+    this.assertHeld()
+    if (!this.#hasReturned) return
+    const why = `The work of the leader of ${JSON.stringify(this.key)} has ended by itself, so it hands over to nobody.`
+    throw new LeaseLostError(why, { key: this.key, reason: 'released' })
+  }
+
   /** Runs the work. Releases the key only after the work has settled, and all re-entrant work, so no other leader begins before. */
   async run<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
     const { signal } = this.#lease
@@ -162,6 +172,7 @@ export class LeaderTerm implements Leadership {
     } catch (error) {
       return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
     } finally {
+      this.#hasReturned = true
       // Re-entrant work under the lease belongs to the term, and may also begin during the requests of `#clearWay`.
       await afterInner([this.#lease], () => this.#clearWay())
       await afterInner([this.#lease], () => {

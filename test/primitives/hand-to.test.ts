@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { describe, expect, test } from 'vitest'
 import { connect, type Election, InvalidArgumentError } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
-import { errorOf, scene } from '../engine/scene.ts'
+import { errorOf, realScene, scene } from '../engine/scene.ts'
 import { Letter } from '../engine/scripted-store.ts'
 import { places } from '../servers/places.ts'
 import { until } from '../servers/until.ts'
@@ -63,6 +63,34 @@ describe('a leader', () => {
     for (const run of runs) run.end()
     await clock.advance(60_000)
   })
+
+  test.each(Array.from({ length: 16 }, (_, turns) => turns))(
+    'hands over to that candidate or rejects, if its work returns after %i microtasks and another one has a priority',
+    async (turns) => {
+      const { locks } = realScene()
+      const fleet = new Fleet(() => locks.election('k'))
+      const yieldAfter = Number.POSITIVE_INFINITY
+      for (const [name, priority] of Object.entries({ first: 10, better: 5, chosen: 1 })) {
+        fleet.join(name, { priority, yieldAfter })
+        await until('it leads or waits', async () => name === 'first' || (await names()).includes(name))
+      }
+      async function names() {
+        return (await fleet.election('first').candidates()).map(({ value }) => value)
+      }
+      const chosen = (await fleet.election('first').candidates()).find(({ value }) => value === 'chosen')
+      const handed = fleet
+        .election('first')
+        .handTo(chosen?.id ?? '')
+        .catch((error) => error)
+      for (let turn = 0; turn < turns; turn += 1) await null
+      fleet.office('first').finish('done')
+      await until('another one leads', () => fleet.terms().length > 1)
+      const outcome = await handed
+      if (outcome === true) expect(fleet.terms()).toEqual(['first', 'chosen'])
+      else expect(outcome).toMatchObject({ code: 'lease-lost', reason: 'released' })
+      await fleet.leaveAll()
+    },
+  )
 
   test('evicts nobody when its lease is over: that one may lead by now', async () => {
     const { locks, store, clock } = scene()
