@@ -1,4 +1,4 @@
-import { checkOptions, expected, parseFunction } from '../base/arguments.ts'
+import { checkOptions, expected, parseFunction, parseSignal } from '../base/arguments.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
 import { type Duration, HOLD_RANGE, parseDuration } from '../base/duration.ts'
@@ -289,7 +289,8 @@ export class Election {
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): AsyncGenerator<Leader | null, void, void> {
     checkOptions(options, ['signal'])
-    return new LeaderWatch(this.#context, this.key, this.#defaults).changes(options.signal)
+    const signal = parseSignal(options.signal)
+    return new LeaderWatch(this.#context, this.key, this.#defaults).changes(signal)
   }
 
   #parse(options: CampaignOptions) {

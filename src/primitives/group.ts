@@ -1,4 +1,4 @@
-import { checkOptions } from '../base/arguments.ts'
+import { checkOptions, parseSignal } from '../base/arguments.ts'
 import { paused } from '../base/clock.ts'
 import { type Owner, parseOwner } from '../base/owner.ts'
 import { UNLIMITED } from '../contract/store.ts'
@@ -87,7 +87,7 @@ export class MemberGroup {
   ): AsyncGenerator<readonly GroupMember[], void, void> {
     checkOptions(options, ['signal'])
     const { engine } = this.#context
-    const { signal } = options
+    const signal = parseSignal(options.signal)
     const ending = new AbortController()
     const onClose = () => ending.abort(closedDuring(this.key, 'observed'))
     const onAbort = { abort: () => ending.abort() }

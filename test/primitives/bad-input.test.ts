@@ -213,6 +213,19 @@ describe('options', () => {
   )
 })
 
+test('observe() refuses a signal that is none, and begins nothing', async () => {
+  const { engine, store, locks } = scene()
+  for (const observed of [locks.election('k'), locks.group('k')]) {
+    const error = await errorIn(() => observed.observe({ signal: null as never }).next())
+    expect(error).toMatchObject({
+      code: 'invalid-argument',
+      message: 'Expected `signal` to be an AbortSignal, got null.',
+    })
+  }
+  expect(engine.onlookers.size).toBe(0)
+  expect(store.sent).toEqual([])
+})
+
 describe('a callback', () => {
   const work = { ttl: '5s' } as unknown as () => void
 
