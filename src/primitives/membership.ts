@@ -68,7 +68,7 @@ export class OwnMembership implements GroupMembership {
     await this.#ring('a member joined')
   }
 
-  update(value: string | undefined): Promise<void> {
+  async update(value: string | undefined): Promise<void> {
     checkValue(value)
     const update = this.#updating.then(() => this.#replace(value))
     this.#updating = update.catch(() => {})

@@ -45,9 +45,9 @@ export interface OnceSettings {
 
 export function parseOnce(options: OnceOptions, defaults: HoldSettings): OnceSettings {
   checkObject(options, 'remember')
-  const { remember, keepResult, ...rest } = options
+  const { remember, keepResult } = options
   return {
-    settings: parseSettings(rest, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
+    settings: parseSettings(options, TAKES.once, { ...defaults, minHoldMs: 0, lockDelayMs: 0 }),
     rememberMs: parseDuration('remember', remember, TTL_RANGE),
     keepResult: parseFlag('keepResult', keepResult, false),
   }

@@ -159,7 +159,9 @@ export const TAKES: Readonly<
   wait: new Set(WAIT),
   tryCallback: new Set([...HOLD, 'reentrant']),
   callback: new Set([...WAIT, 'reentrant']),
-  once: new Set(['ttl', 'renew', 'maxHold', 'signal', 'wait', 'maxWaiting', 'storeTimeout']),
+  once: new Set([
+    ...['remember', 'keepResult', 'ttl', 'renew', 'maxHold', 'signal', 'wait', 'maxWaiting', 'storeTimeout'],
+  ]),
   untilFree: new Set(['wait', 'storeTimeout', 'signal']),
   check: new Set(['storeTimeout']),
 }

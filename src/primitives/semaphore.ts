@@ -53,12 +53,12 @@ export class Semaphore {
 
   /** Waits for the permits. Release the lease in `finally`, or with `await using`. */
   acquire(options?: WaitOptions & Permits): Promise<Lease> {
-    return promised<Lease>(() => hold(this.#context, this.#request(options, TAKES.wait)))
+    return promised<Lease>(() => hold(this.#context, this.#request(options, TAKES_UNITS.wait)))
   }
 
   /** `null` when there are too few permits; never waits. */
   tryAcquire(options?: HoldOptions & Permits): Promise<Lease | null> {
-    return promised<Lease | null>(() => tryHold(this.#context, this.#request(options, TAKES.try)))
+    return promised<Lease | null>(() => tryHold(this.#context, this.#request(options, TAKES_UNITS.try)))
   }
 
   /** Waits for the permits, runs `work` while holding them, and gives them back. */
@@ -66,7 +66,7 @@ export class Semaphore {
   withPermits<T>(options: (CallbackOptions & Permits) | undefined, work: Work<Lease, T>): Promise<T>
   async withPermits<T>(...rest: WorkArguments<CallbackOptions & Permits, Work<Lease, T>>): Promise<T> {
     const [options, work] = splitWork(rest)
-    return withHold(this.#context, this.#request(options, TAKES.callback), work)
+    return withHold(this.#context, this.#request(options, TAKES_UNITS.callback), work)
   }
 
   /** Like {@link withPermits}, but never waits. */
@@ -79,7 +79,7 @@ export class Semaphore {
     ...rest: WorkArguments<TryCallbackOptions & Permits, Work<Lease, T>>
   ): Promise<Outcome<T>> {
     const [options, work] = splitWork(rest)
-    return tryWithHold(this.#context, this.#request(options, TAKES.tryCallback), work)
+    return tryWithHold(this.#context, this.#request(options, TAKES_UNITS.tryCallback), work)
   }
 
   #request(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): HoldRequest {
@@ -96,10 +96,19 @@ export class Semaphore {
   }
 
   #settings(options: (CallbackOptions & Permits) | undefined, takes: ReadonlySet<string>): HoldSettings {
-    if (options === undefined) return this.#defaults
-    const { units: _units, ...rest } = options
-    return parseSettings(rest, takes, this.#defaults)
+    return parseSettings(options, takes, this.#defaults)
   }
 }
 
 const MOST_PERMITS = 1_000_000
+
+const TAKES_UNITS = {
+  wait: withUnits(TAKES.wait),
+  try: withUnits(TAKES.try),
+  callback: withUnits(TAKES.callback),
+  tryCallback: withUnits(TAKES.tryCallback),
+} as const
+
+function withUnits(takes: ReadonlySet<string>): ReadonlySet<string> {
+  return new Set([...takes, 'units'])
+}

@@ -184,6 +184,29 @@ describe('options', () => {
     expect(store.sent).toEqual([])
   })
 
+  test.each([
+    ['once', '`remember`', (locks: Locks) => locks.once('k', { remeber: '1h' } as never, work)],
+    ['once', '`keepResult`', (locks: Locks) => locks.once('k', { remeber: '1h' } as never, work)],
+    ['acquire', '`units`', (locks: Locks) => locks.semaphore('k', 5).acquire({ unit: 2 } as never)],
+    ['tryAcquire', '`units`', (locks: Locks) => locks.semaphore('k', 5).tryAcquire({ unit: 2 } as never)],
+    [
+      'withPermits',
+      '`units`',
+      (locks: Locks) => locks.semaphore('k', 5).withPermits({ unit: 2 } as never, work),
+    ],
+    [
+      'tryWithPermits',
+      '`units`',
+      (locks: Locks) => locks.semaphore('k', 5).tryWithPermits({ unit: 2 } as never, work),
+    ],
+  ])('that are misspelt are answered with all names: %s has %s', async (_, name, call) => {
+    const { store, locks } = scene()
+    const { message } = await errorOf(call(locks))
+    expect(message).toMatch(/^Expected the options to be among .*, got `(remeber|unit)`\.$/)
+    expect(message).toContain(name)
+    expect(store.sent).toEqual([])
+  })
+
   test('may be undefined, one by one and as a whole', async () => {
     const { locks } = scene()
     const nothing = { ttl: undefined, renew: undefined, signal: undefined, wait: undefined }
@@ -224,6 +247,17 @@ test('observe() refuses a signal that is none, and begins nothing', async () => 
   }
   expect(engine.onlookers.size).toBe(0)
   expect(store.sent).toEqual([])
+})
+
+test('update() of a membership rejects, and does not throw, if the value is none', async () => {
+  const { locks } = scene()
+  const membership = await locks.group('k').join({ value: 'before' })
+  const update = membership.update(5 as never)
+  expect(await errorOf(update)).toMatchObject({
+    code: 'invalid-argument',
+    message: 'Expected `value` to be a text of at most 1000 characters, got 5.',
+  })
+  await membership.leave()
 })
 
 describe('a callback', () => {
