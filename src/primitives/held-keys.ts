@@ -63,11 +63,16 @@ function heldScope(): Scope | undefined {
   return innermost
 }
 
-/** The lease on this key that the running context holds, if it does. */
-export function heldHere(engine: Engine, key: string): HeldLease | undefined {
+/** The innermost lease on this key that the running context holds, or the innermost one that `suffices`. */
+export function heldHere(
+  engine: Engine,
+  key: string,
+  suffices?: (lease: HeldLease) => boolean,
+): HeldLease | undefined {
   for (let scope = running.getStore(); scope !== undefined; scope = scope.outer) {
     // A scope outlives its lease if the callback started work that it did not await.
-    if (scope.engine === engine && scope.lease.key === key && isHeld(scope)) return scope.lease
+    if (scope.engine !== engine || scope.lease.key !== key || !isHeld(scope)) continue
+    if (suffices === undefined || suffices(scope.lease)) return scope.lease
   }
   return undefined
 }

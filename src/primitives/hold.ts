@@ -211,12 +211,20 @@ export async function afterInner<T>(leases: readonly HeldLease[], next: () => T 
   }
 }
 
-/** The lease to run under, if it covers the shape: a write lock covers a read lock, but not the other way round. */
+/**
+ * The innermost lease that covers the shape, to run under it: a write lock covers a read lock, but not the other way round.
+ *
+ * @throws {DeadlockError} when the context holds the key, and no lease covers the shape.
+ */
 function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLease | undefined {
   checkKey(key)
-  const held = heldHere(context.engine, key)
-  if (held === undefined) return undefined
-  if (held.ticket.limit <= shape.limit && held.ticket.units >= shape.units) return held
+  const covering = heldHere(
+    context.engine,
+    key,
+    ({ ticket }) => ticket.limit <= shape.limit && ticket.units >= shape.units,
+  )
+  if (covering !== undefined) return covering
+  if (heldHere(context.engine, key) === undefined) return undefined
   throw new DeadlockError(
     `This async context holds ${JSON.stringify(key)} in a weaker mode, and a lease cannot be upgraded: two that try would wait for each other. Take the stronger mode from the start.`,
     { key },

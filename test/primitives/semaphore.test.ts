@@ -127,6 +127,19 @@ describe('a semaphore', () => {
     expect(store.count('acquire')).toBe(1)
   })
 
+  test('runs a re-entrant call under the outer permits if the inner ones do not suffice', async () => {
+    const { locks } = scene()
+    const semaphore = locks.semaphore('s', 5)
+    const reentrant = true
+    const ran = await semaphore.withPermits({ units: 3 }, (outer) =>
+      semaphore.tryWithPermits((inner) => {
+        expect(inner).not.toBe(outer)
+        return semaphore.withPermits({ units: 2, reentrant }, (lease) => lease === outer)
+      }),
+    )
+    expect(ran).toEqual({ ran: true, value: true })
+  })
+
   test('gives a context that holds permits its own ones with `reentrant: true`, if they suffice', async () => {
     const { store, locks } = scene()
     const semaphore = locks.semaphore('k', 5)
