@@ -1,5 +1,6 @@
 import { checkOptions, parseSignal } from '../base/arguments.ts'
 import { paused } from '../base/clock.ts'
+import { endedByReturn } from '../base/ended-by-return.ts'
 import { type Owner, parseOwner } from '../base/owner.ts'
 import { UNLIMITED } from '../contract/store.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
@@ -82,13 +83,19 @@ export class MemberGroup {
    * @throws {StoreError} `store-refused`; {@link ClosedError} when the locks are closed. An abort ends the loop without an
    * error. While the store does not answer, nothing is yielded.
    */
-  async *observe(
+  observe(
     options: { readonly signal?: AbortSignal | undefined } = {},
   ): AsyncGenerator<readonly GroupMember[], void, void> {
     checkOptions(options, ['signal'])
-    const { engine } = this.#context
-    const signal = parseSignal(options.signal)
     const ending = new AbortController()
+    return endedByReturn(this.#observe(parseSignal(options.signal), ending), () => ending.abort())
+  }
+
+  async *#observe(
+    signal: AbortSignal | undefined,
+    ending: AbortController,
+  ): AsyncGenerator<readonly GroupMember[], void, void> {
+    const { engine } = this.#context
     const onClose = () => ending.abort(closedDuring(this.key, 'observed'))
     const onAbort = { abort: () => ending.abort() }
     if (signal?.aborted === true) return

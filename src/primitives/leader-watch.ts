@@ -1,6 +1,8 @@
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { paused } from '../base/clock.ts'
+import { endedByReturn } from '../base/ended-by-return.ts'
 import { type Owner, parseOwner } from '../base/owner.ts'
+import type { Abortable } from '../base/signal-watch.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
@@ -84,14 +86,19 @@ export class LeaderWatch {
     }
   }
 
-  async *changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
-    const { signals } = this.#context.engine
-    const ending = {
-      abort: () => {
-        this.#stopping.abort()
-        this.#tell()
-      },
+  changes(signal: AbortSignal | undefined): AsyncGenerator<Leader | null, void, void> {
+    const abort = () => {
+      this.#stopping.abort()
+      this.#tell()
     }
+    return endedByReturn(this.#changesUntil(signal, { abort }), abort)
+  }
+
+  async *#changesUntil(
+    signal: AbortSignal | undefined,
+    ending: Abortable,
+  ): AsyncGenerator<Leader | null, void, void> {
+    const { signals } = this.#context.engine
     if (signal?.aborted === true) return
     if (signal !== undefined) signals.add(signal, ending)
     void this.#watch().then(() => this.#leaveVacancy())
