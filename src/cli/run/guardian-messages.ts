@@ -22,6 +22,8 @@ export type GuardianReport =
   | { readonly tag: 'ending' }
   | { readonly tag: 'exited'; readonly code: number }
   | { readonly tag: 'signalled'; readonly signal: NodeJS.Signals }
+  /** The command is to end, and processes of it run under another user (sudo), whom this one may not kill. */
+  | { readonly tag: 'out-of-reach' }
 
 export interface CommandLine {
   readonly file: string

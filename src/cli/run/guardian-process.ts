@@ -51,11 +51,14 @@ function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'l
   const guarding = new Enforcement(group, { deadline, graceMs, onEnding: () => report({ tag: 'ending' }) })
   enforcement = guarding
   child.once('exit', (code, signal) => {
-    // After SIGTERM, kill also what the command started: another holder is about to get the key.
-    if (guarding.ending) group.signal('SIGKILL')
     guarding.stop()
     enforcement = undefined
-    report(signal === null ? { tag: 'exited', code: code ?? 0 } : { tag: 'signalled', signal })
+    const ending: GuardianReport =
+      signal === null ? { tag: 'exited', code: code ?? 0 } : { tag: 'signalled', signal }
+    if (!guarding.ending) return report(ending)
+    // After SIGTERM, kill also what the command started: another holder is about to get the key.
+    group.signal('SIGKILL')
+    void group.gone().then((isGone) => report(isGone ? ending : { tag: 'out-of-reach' }))
   })
 }
 

@@ -7,11 +7,9 @@ import { ProcessGroup } from './process-group.ts'
 
 /** How a command ended. */
 export type Ending =
-  | Extract<GuardianReport, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' }>
+  | Extract<GuardianReport, { tag: 'exited' | 'signalled' | 'not-launched' | 'too-late' | 'out-of-reach' }>
   /** The command was killed without waiting for the guardian's report. */
   | { readonly tag: 'unguarded' }
-  /** The command is to end, and processes of it run under another user (sudo), whom this one may not kill. */
-  | { readonly tag: 'out-of-reach' }
   /** The guardian died between the launch order and its report: the command may run, out of reach. */
   | { readonly tag: 'unknown' }
   /** The operating system did not start the guardian, so the command was not started. */
@@ -125,6 +123,7 @@ export class Guardian {
       case 'signalled':
       case 'not-launched':
       case 'too-late':
+      case 'out-of-reach':
         return this.#end(report)
       default:
         report satisfies never
