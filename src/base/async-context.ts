@@ -15,3 +15,8 @@ const moduleContext = new AsyncResource('holdfast')
 export function outsideOfCallers<T>(work: () => T): T {
   return moduleContext.runInAsyncScope(work)
 }
+
+/** Runs a function of the user's that may enter an async context without leaving it (`enterWith`). The caller does not get that context. */
+export function inContextOfItsOwn<T>(work: () => T): T {
+  return new AsyncResource('holdfast').runInAsyncScope(work)
+}

@@ -1,3 +1,4 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import { backoffMs } from '../base/backoff.ts'
 import { type Instant, now, systemClock } from '../base/clock.ts'
 import type { JobFacts } from './job.ts'
@@ -116,10 +117,12 @@ export class ClaimLoop {
     if (this.#left === 'nothing' || this.#left === 'limited') return
     if (this.#isScheduled || this.#state !== 'idle') return
     this.#isScheduled = true
-    setImmediate(() => {
-      this.#isScheduled = false
-      void this.#claim()
-    })
+    outsideOfCallers(() =>
+      setImmediate(() => {
+        this.#isScheduled = false
+        void this.#claim()
+      }),
+    )
   }
 
   /**
@@ -240,7 +243,7 @@ export class ClaimLoop {
   #lookIn(delayMs: number): void {
     clearTimeout(this.#timer)
     if (this.#state !== 'idle' && this.#state !== 'pausing') return
-    this.#timer = setTimeout(() => this.#look(), delayMs)
+    this.#timer = outsideOfCallers(() => setTimeout(() => this.#look(), delayMs))
   }
 
   #look(): void {

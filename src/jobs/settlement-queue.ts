@@ -1,3 +1,4 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { type Instant, now, paused, systemClock } from '../base/clock.ts'
 import { StoreError } from '../errors.ts'
@@ -79,7 +80,8 @@ export class SettlementQueue {
       // In the next turn of the event loop, so that all attempts that end in this one share the statement.
       const isFirst = this.#sending === 0 && this.#pending.length === 1
       const isFull = this.#sending === 1 && this.#pending.length === BATCH
-      if (isFirst || isFull) setImmediate(() => void this.#flush())
+      // The statement is for all of them, and its claim begins other jobs: neither belongs to the async context of this caller.
+      if (isFirst || isFull) outsideOfCallers(() => setImmediate(() => void this.#flush()))
     })
   }
 

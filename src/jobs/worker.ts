@@ -1,3 +1,4 @@
+import { inContextOfItsOwn, outsideOfCallers } from '../base/async-context.ts'
 import { type Instant, LONGEST_TIMER_MS } from '../base/clock.ts'
 import { ClosedError } from '../errors.ts'
 import { ClaimLoop, type Demand } from './claim-loop.ts'
@@ -111,8 +112,10 @@ export class JobWorker {
   }
 
   start(): void {
-    this.#parts.wakes.add(this)
-    this.#claims.start()
+    outsideOfCallers(() => {
+      this.#parts.wakes.add(this)
+      this.#claims.start()
+    })
   }
 
   /** `name`: that of jobs that are ready, or of a worker whose job was cancelled; null: jobs of any name may be ready. */
@@ -241,7 +244,7 @@ export class JobWorker {
     run.begin()
     let outcome: HandlerOutcome
     try {
-      outcome = { tag: 'returned', value: await run.until(this.#call(run)) }
+      outcome = { tag: 'returned', value: await run.until(inContextOfItsOwn(() => this.#call(run))) }
     } catch (error) {
       outcome = { tag: 'threw', error }
     }

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, expect, test } from 'vitest'
 import { ClaimLoop, type Demand } from '../../src/jobs/claim-loop.ts'
 import type { JobFacts } from '../../src/jobs/job.ts'
@@ -154,4 +155,26 @@ test('a message during a claim that a limit keeps from jobs is not forgotten', a
   // The name was resumed after the claim had read that it is paused.
   loop.wake()
   await until('it has claimed again', () => requests.length === 2)
+})
+
+test('no later claim runs in the async context of whoever started the loop or told it of a free place', async () => {
+  const tenant = new AsyncLocalStorage<string>()
+  const seen: unknown[] = []
+  const answer = (): ClaimResult => {
+    seen.push(tenant.getStore())
+    return { ...NOTHING, againMs: 0 }
+  }
+  const { loop, demand } = tenant.run('of the caller', () => openLoop(answer, 20))
+  demand.now = FULL
+  await until('the first claim has its answer', () => seen.length === 1)
+  await new Promise(setImmediate)
+  demand.now = { places: 1, ahead: 0 }
+  tenant.run('of a job', () => loop.claimSoon())
+  await until('it claims', () => seen.length >= 2)
+  demand.now = FULL
+  const before = seen.length
+  await new Promise(setImmediate)
+  demand.now = { places: 1, ahead: 0 }
+  await until('it polls', () => seen.length > before)
+  expect(seen.slice(1)).toEqual(seen.slice(1).map(() => undefined))
 })
