@@ -36,6 +36,7 @@ export class JobRun {
   readonly #claimedAt = performance.now()
   #isBegun = false
   #begunAt = 0
+  #endedAt: number | undefined
   /** How many looks of the lease watch have found it waiting for a place. */
   looks = 0
   /** Made on first use: most handlers never look at their signal. */
@@ -136,6 +137,15 @@ export class JobRun {
     this.#begunAt = performance.now()
   }
 
+  /** The handler has ended, or is waited for no longer. What is left is to settle the job. */
+  end(): void {
+    this.#endedAt = performance.now()
+  }
+
+  get isEnded(): boolean {
+    return this.#endedAt !== undefined
+  }
+
   /** How long it has waited here for a place, as long as it is not begun. */
   get claimedForMs(): number {
     return Math.max(0, (this.#isBegun ? this.#begunAt : performance.now()) - this.#claimedAt)
@@ -145,8 +155,9 @@ export class JobRun {
     return this.#isBegun
   }
 
+  /** How long the handler has run, up to now or to its end. */
   get runsForMs(): number {
-    return this.#isBegun ? performance.now() - this.#begunAt : 0
+    return this.#isBegun ? (this.#endedAt ?? performance.now()) - this.#begunAt : 0
   }
 
   /** How long this process may still rely on the lease; not positive when it has ended. */

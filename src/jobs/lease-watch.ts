@@ -65,7 +65,8 @@ export class LeaseWatch {
       if (run.isCutOff) continue
       if (run.remainingMs <= 0) run.lose('expired')
       else nextMs = Math.min(nextMs, run.remainingMs)
-      if (run.runsForMs >= maxRunMs) run.cutOff(tookTooLong(run, maxRunMs))
+      // The settlement may take longer than the handler. Meanwhile the lease is renewed, so that no other worker has the job.
+      if (!run.isEnded && run.runsForMs >= maxRunMs) run.cutOff(tookTooLong(run, maxRunMs))
     }
     if (performance.now() >= this.#renewAt) void this.#renew()
     if (runs.size > 0) this.#lookIn(Math.max(1, nextMs))

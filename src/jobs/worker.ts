@@ -248,14 +248,15 @@ export class JobWorker {
     } catch (error) {
       outcome = { tag: 'threw', error }
     }
+    run.end()
     this.#placesTaken -= 1
     this.#pace.ended()
-    const { runsForMs } = run
     const settled = this.#settlement.end(run, outcome)
     // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()
     const end = await settled
-    if (jobTopics.ended.isHeard) jobTopics.ended.tell({ ...this.#attemptOf(run), ranMs: runsForMs, ...end })
+    if (jobTopics.ended.isHeard)
+      jobTopics.ended.tell({ ...this.#attemptOf(run), ranMs: run.runsForMs, ...end })
     this.#forget(run)
   }
 
