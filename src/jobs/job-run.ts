@@ -18,6 +18,13 @@ import type { AttemptEnd } from './settlement-queue.ts'
 /** How a handler may settle its job. */
 type OwnEnd = 'completed' | FailOutcome | 'given-back'
 
+/** What a handler asks for when it settles its job. */
+interface AskedEnd<Outcome> extends SettleOptions {
+  readonly as: (outcome: Outcome) => OwnEnd
+  /** The same for the worker, which asks again if no answer comes. */
+  readonly end: () => AttemptEnd
+}
+
 /** One job in one worker, from its claim until it is settled: its lease, when it began, its signal, and how it ended. */
 export class JobRun {
   readonly facts: JobFacts
@@ -43,6 +50,8 @@ export class JobRun {
   #controller: AbortController | undefined
   readonly #lease: LeaseTime
   #settlements = 0
+  /** The settlements that the handler has asked for, as long as they have no answer. */
+  readonly #asking = new Set<Promise<unknown>>()
   #rejectUntil: (error: unknown) => void = () => {}
 
   constructor(facts: JobFacts, { lease, settling }: { lease: LeaseTime; settling: SettleContext }) {
@@ -52,23 +61,31 @@ export class JobRun {
     this.job = new HandledJob(facts, this)
   }
 
-  async complete(options?: CompleteOptions): Promise<void> {
+  complete(options?: CompleteOptions): Promise<void> {
     const { complete } = this.#claimed
-    await this.#asked(complete(options), options, () => completed(options ?? {}, this.#settling))
-    this.#settledBy('completed', options)
+    return this.#ask(complete(options), {
+      transaction: options?.transaction,
+      as: () => 'completed',
+      end: () => completed(options ?? {}, this.#settling),
+    })
   }
 
-  async fail(error: unknown, options?: FailOptions): Promise<FailOutcome> {
+  fail(error: unknown, options?: FailOptions): Promise<FailOutcome> {
     const { fail } = this.#claimed
-    const outcome = await this.#asked(fail(error, options), options, () => failed(error, options))
-    this.#settledBy(outcome, options)
-    return outcome
+    return this.#ask(fail(error, options), {
+      transaction: options?.transaction,
+      as: (outcome) => outcome,
+      end: () => failed(error, options),
+    })
   }
 
-  async giveBack(options?: SettleOptions): Promise<void> {
+  giveBack(options?: SettleOptions): Promise<void> {
     const { giveBack } = this.#claimed
-    await this.#asked(giveBack(options), options, () => GIVEN_BACK)
-    this.#settledBy('given-back', options)
+    return this.#ask(giveBack(options), {
+      transaction: options?.transaction,
+      as: () => 'given-back',
+      end: () => GIVEN_BACK,
+    })
   }
 
   setProgress(progress: unknown): Promise<void> {
@@ -84,24 +101,38 @@ export class JobRun {
     return this.#settling.views.children(this.facts.id)
   }
 
-  #settledBy(as: OwnEnd, options: SettleOptions | undefined): void {
-    this.settled = { as, mayRollBack: options?.transaction !== undefined }
-  }
-
   get #claimed(): ClaimedJob {
     return claimedJob(this.facts, this.#lease, this.#settling)
   }
 
-  async #asked<Outcome>(
+  /**
+   * The handler need not await what it has asked for: the worker does. The worker asks again for what got no answer, and reports
+   * a lost job, so neither may end the process as an unhandled rejection.
+   */
+  #ask<Outcome>(settlement: Promise<Outcome>, asked: AskedEnd<Outcome>): Promise<Outcome> {
+    const answer = this.#answered(settlement, asked)
+    this.#asking.add(answer)
+    const isOver = (): boolean => this.#asking.delete(answer)
+    answer.then(isOver, (error: unknown) => {
+      isOver()
+      if (isHoldfastError(error, 'store-unavailable') || isHoldfastError(error, 'lease-lost'))
+        told.catch(() => {})
+    })
+    const told = answer.then((outcome) => outcome)
+    return told
+  }
+
+  async #answered<Outcome>(
     settlement: Promise<Outcome>,
-    options: SettleOptions | undefined,
-    end: () => AttemptEnd,
+    { transaction, as, end }: AskedEnd<Outcome>,
   ): Promise<Outcome> {
     try {
-      return await this.settling(settlement)
+      const outcome = await this.settling(settlement)
+      this.settled = { as: as(outcome), mayRollBack: transaction !== undefined }
+      return outcome
     } catch (error) {
       const isUnknown = isHoldfastError(error, 'store-unavailable')
-      if (isUnknown && options?.transaction === undefined) this.unanswered = end()
+      if (isUnknown && transaction === undefined) this.unanswered = end()
       throw error
     }
   }
@@ -121,12 +152,25 @@ export class JobRun {
     return completed({ result }, this.#settling)
   }
 
-  /** Settles as the handler's promise does. Rejects at once when the job is cut off. */
-  async until(handled: unknown): Promise<unknown> {
-    if (typeof (handled as { then?: unknown } | null | undefined)?.then !== 'function') return handled
-    return new Promise<unknown>((resolve, reject) => {
+  /**
+   * Calls the handler. Settles as it does, once the settlements that it has asked for have their answers. Rejects at once when the job
+   * is cut off.
+   */
+  async handle(call: () => unknown): Promise<unknown> {
+    try {
+      const handled = call()
+      const isPromise = typeof (handled as { then?: unknown } | null | undefined)?.then === 'function'
+      return isPromise ? await this.#untilCutOff(handled as PromiseLike<unknown>) : handled
+    } finally {
+      // If the worker settled the job before, the handler's own settlement would be refused.
+      if (this.#asking.size > 0) await this.#untilCutOff(Promise.allSettled(this.#asking))
+    }
+  }
+
+  #untilCutOff<Value>(promise: PromiseLike<Value>): Promise<Value> {
+    return new Promise((resolve, reject) => {
       this.#rejectUntil = reject
-      ;(handled as PromiseLike<unknown>).then(resolve, reject)
+      promise.then(resolve, reject)
       if (this.isCutOff) reject(this.signal.reason)
     })
   }

@@ -244,7 +244,7 @@ export class JobWorker {
     run.begin()
     let outcome: HandlerOutcome
     try {
-      outcome = { tag: 'returned', value: await run.until(inContextOfItsOwn(() => this.#call(run))) }
+      outcome = { tag: 'returned', value: await run.handle(() => inContextOfItsOwn(() => this.#call(run))) }
     } catch (error) {
       outcome = { tag: 'threw', error }
     }
