@@ -31,7 +31,8 @@ export function parseDate(name: string, date: unknown): Date {
 /** Each of them once. */
 export function parseNames(option: string, names: unknown): string[] {
   const list: readonly unknown[] = Array.isArray(names) ? names : [names]
-  return [...new Set(list.map((name) => parseText(option, name)))]
+  // Array.from visits the holes of an array, too.
+  return [...new Set(Array.from(list, (name) => parseText(option, name)))]
 }
 
 export function parseId(name: string, id: unknown): string {
@@ -40,8 +41,8 @@ export function parseId(name: string, id: unknown): string {
 }
 
 export function parseIds(name: string, ids: unknown): string[] {
-  const list = Array.isArray(ids) ? ids : [ids]
-  const wrong = list.find((id) => typeof id !== 'string' || !/^[1-9]\d{0,17}$/.test(id))
-  if (wrong === undefined) return list as string[]
-  throw expected(name, 'the id of a job', wrong)
+  const list: readonly unknown[] = Array.isArray(ids) ? ids : [ids]
+  const wrongAt = list.findIndex((id) => typeof id !== 'string' || !/^[1-9]\d{0,17}$/.test(id))
+  if (wrongAt === -1) return list as string[]
+  throw expected(name, 'the id of a job', list[wrongAt])
 }

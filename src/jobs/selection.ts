@@ -110,7 +110,7 @@ export function parseListOptions(options: ListOptions): ListQuery {
 function parseStates(state: JobFilter['state']): readonly JobState[] {
   if (state === undefined) return JOB_STATES
   const states = Array.isArray(state) ? (state as readonly JobState[]) : [state as JobState]
-  const wrong = states.find((each) => !JOB_STATES.includes(each))
-  if (wrong === undefined) return states
-  throw expected('state', `one of ${JOB_STATES.join(', ')}`, wrong)
+  const wrongAt = states.findIndex((each) => !JOB_STATES.includes(each))
+  if (wrongAt === -1) return states
+  throw expected('state', `one of ${JOB_STATES.join(', ')}`, states[wrongAt])
 }

@@ -63,6 +63,7 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
     ],
     [['a', 1, { groupLimit: 2 }], 'Expected `group` to be given beside `groupLimit`'],
     [['a', 1, { children: ['7', 'x'] }], 'Expected `children` to be the id of a job, got "x".'],
+    [['a', 1, { children: ['7', undefined] }], 'Expected `children` to be the id of a job, got undefined.'],
     [['a', 1, { children: '7' }], 'Expected `children` to be an array of up to 1000 ids of jobs, got "7".'],
     [['a', 1, { ifChildFails: 'run' }], 'Expected `children` to be given beside `ifChildFails`'],
     [['a', 1, { children: ['7'], ifChildFails: 'no' }], 'Expected `ifChildFails` to be one of cancel, run'],
@@ -188,6 +189,19 @@ test('options of workers and claims are checked', async () => {
   await expect(jobs.retry({ state: undefined })).rejects.toThrow('Expected `selection`')
   await expect(jobs.remove({ nam: 'a' } as never)).rejects.toThrow('got `nam`')
   await expect(jobs.retry('x')).rejects.toThrow('Expected `ids` to be the id of a job, got "x".')
+  const none = [undefined] as never
+  for (const hole of [none, new Array(1) as never]) {
+    await expect(jobs.cancel(hole, { reason: 'r' })).rejects.toThrow(
+      'Expected `ids` to be the id of a job, got un',
+    )
+    await expect(jobs.list({ id: hole })).rejects.toThrow(
+      'Expected `id` to be the id of a job, got undefined.',
+    )
+    await expect(jobs.list({ state: hole })).rejects.toThrow('Expected `state` to be one of')
+    await expect(jobs.claim(hole)).rejects.toThrow('Expected `names` to be a text')
+  }
+  await expect(jobs.find(undefined as never)).rejects.toMatchObject({ code: 'invalid-argument' })
+  await expect(jobs.waitFor(undefined as never)).rejects.toMatchObject({ code: 'invalid-argument' })
   await expect(jobs.list({ limit: 1001 })).rejects.toThrow('Expected `limit`')
   await expect(jobs.list({ after: '' })).rejects.toThrow('Expected `after` to be the id of a job')
   await expect(jobs.list({ since: '2026' as never })).rejects.toThrow('Expected `since` to be a valid Date')

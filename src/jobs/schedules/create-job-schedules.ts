@@ -304,9 +304,9 @@ function filterOf(filter: ScheduleFilter): ChosenSchedules {
 
 function parseStates(state: NonNullable<ListSchedulesOptions['state']>): readonly ScheduleState[] {
   const states = Array.isArray(state) ? (state as readonly ScheduleState[]) : [state as ScheduleState]
-  const wrong = states.find((each) => !SCHEDULE_STATES.includes(each))
-  if (wrong === undefined) return states
-  throw expected('state', `one of ${SCHEDULE_STATES.join(', ')}`, wrong)
+  const wrongAt = states.findIndex((each) => !SCHEDULE_STATES.includes(each))
+  if (wrongAt === -1) return states
+  throw expected('state', `one of ${SCHEDULE_STATES.join(', ')}`, states[wrongAt])
 }
 
 /** As the processes that fire wait at most. Changes that are due sooner send a message. */

@@ -110,6 +110,10 @@ test('wrong calls say what was expected', async () => {
     (all) => all.list({ state: 'asleep' as never }),
     'Expected `state` to be one of active, paused, over',
   )
+  for (const hole of [[undefined] as never, new Array(1) as never]) {
+    await wrong((all) => all.list({ state: hole }), 'Expected `state` to be one of active, paused, over')
+    await wrong((all) => all.pause(hole), 'Expected `ids` to be a text')
+  }
   await wrong((all) => all.nextRuns('nobody', 1), 'Expected `id` to be the id of a schedule, got "nobody".')
   await wrong((all) => all.nextRuns('a', 0), 'Expected `count` to be a whole number from 1 to 1000')
   await wrong((all) => all.nextRuns({}, 1), 'Expected `cron` to be given alone')
