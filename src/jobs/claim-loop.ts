@@ -111,6 +111,15 @@ export class ClaimLoop {
     void this.#claim()
   }
 
+  /**
+   * A job has ended that its handler had settled. It sends no settlement in which a claim could go, and a limit may allow another job. A
+   * claim that is under way may have counted this one.
+   */
+  settledJobEnded(): void {
+    const mayBeLimited = this.#left === 'limited' || (this.#left === 'nothing' && this.#state === 'claiming')
+    if (mayBeLimited) this.#left = 'something'
+  }
+
   /** The demand may have grown. All that it grows by in one turn of the event loop is one claim. */
   claimSoon(): void {
     // A limit allows no more than at the last claim until a job ends, or until the time that the claim has answered.

@@ -251,6 +251,7 @@ export class JobWorker {
     run.end()
     this.#placesTaken -= 1
     this.#pace.ended()
+    if (run.settled !== undefined) this.#claims.settledJobEnded()
     const settled = this.#settlement.end(run, outcome)
     // After that, so that a claim may go in the statement of the settlement.
     this.#beginSoon()

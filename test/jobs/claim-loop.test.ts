@@ -178,3 +178,19 @@ test('no later claim runs in the async context of whoever started the loop or to
   await until('it polls', () => seen.length > before)
   expect(seen.slice(1)).toEqual(seen.slice(1).map(() => undefined))
 })
+
+test.each(['after', 'during'])(
+  'the end of a job that its handler has settled, %s a claim that a limit keeps from jobs, leads to another claim',
+  async (when) => {
+    const { loop, requests } = openLoop((_, position) =>
+      position === 1 ? { ...NOTHING, isLimited: true } : NOTHING,
+    )
+    if (when === 'after') {
+      await new Promise(setImmediate)
+      await new Promise(setImmediate)
+    }
+    loop.settledJobEnded()
+    loop.claimSoon()
+    await until('it has claimed again', () => requests.length === 2)
+  },
+)
