@@ -1,7 +1,7 @@
 import { checkObject, checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
 import { now, paused, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
-import { ClosedError, StoreError } from '../errors.ts'
+import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
 import type { StopOptions } from '../index.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
 import type { SqlClient } from '../postgres/executor.ts'
@@ -265,8 +265,17 @@ class PostgresJobs implements Jobs {
   }
 
   async waitFor(id: string, options: WaitForOptions = {}): Promise<JobDetails | null> {
-    for await (const _ of this.watch(id, options));
-    return this.find(id)
+    for (;;) {
+      for await (const _ of this.watch(id, options));
+      try {
+        const job = await this.find(id)
+        // Somebody may have tried it again since its end was seen.
+        if (job === null || ENDED.includes(job.state)) return job
+      } catch (error) {
+        // The watch waits for the database.
+        if (!isHoldfastError(error, 'store-unavailable')) throw error
+      }
+    }
   }
 
   count(): Promise<readonly JobCount[]> {
