@@ -116,3 +116,25 @@ test('an attempt whose claim got no answer is delivered again beside an old atte
   expect(attempts).toEqual([1, 2])
   expect(await direct.find(id)).toMatchObject({ attempt: 2, failures: 0 })
 })
+
+test('an attempt whose lease is over is not delivered again after a lost answer, because it may have run', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const id = (await jobs.enqueue('a')) ?? ''
+  await jobs.claim('a', { ttl: 50, label: 'w' })
+  // Until this transaction ends, no claim can end the lost attempt.
+  const client = await scene.connect()
+  await client.query('begin')
+  await jobs.enqueue('parent', null, { children: [id], transaction: client })
+  await until(
+    'its lease is over',
+    async () => ((await jobs.find(id))?.dueAt?.getTime() ?? 0) < Date.now() - 100,
+  )
+  const recovered = () =>
+    scene.sql(`select $schema.jobs_claim('{a}', 0, 0, 'w', 30000, '{}', '{}')::json -> 'jobs' as jobs`)
+  expect(await recovered()).toEqual([{ jobs: [] }])
+  await client.query('commit')
+  expect(await recovered()).toEqual([{ jobs: [] }])
+  expect(await jobs.find(id)).toMatchObject({ state: 'delayed', failures: 1 })
+})

@@ -24,8 +24,8 @@ $function$;
 -- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
 --   jobs whose payload is stored in more than 2,000 bytes    hundreds of them would be too much for one answer
--- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts are delivered once
--- more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
+-- known and attempts are null, or the jobs and attempts that the claimant knows it has. Its other attempts whose leases are not over are
+-- delivered once more, because the answer that brought them was lost. The statement of that answer may still run, and a server that cannot send
 -- the answer ends it after many minutes. It is not waited for, and nothing is delivered once more: ask again later.
 -- A name with a limit gives as many jobs as its limit allows, which jobs_allowed says for all names at once.
 -- Jobs that have to wait for their groups leave places free. These go to jobs of other groups, in up to 5 rounds,
@@ -196,9 +196,10 @@ begin
   elsif not jobs_claims_alone(claimant) then
     earlier_runs := true;
   else
-    -- One that another transaction has locked is being settled, or waits for the end of that transaction.
+    -- One that another transaction has locked is being settled, or waits for the end of that transaction. One whose lease is over may have
+    -- run, and the claimant has forgotten it. It ends as a failure.
     select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant
+      select ctid from jobs where state = 'running' and worker = claimant and due_at > asked_at
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
     fit := greatest(jobs_fitting(again, room), 1);
