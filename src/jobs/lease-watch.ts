@@ -10,7 +10,7 @@ export interface LeaseWatchOptions {
   readonly tables: JobTables
   readonly ttlMs: number
   readonly maxRunMs: number
-  /** Called at each look, which comes at least once in {@link LOOK_MS}. */
+  /** Called at each look, which comes about once in {@link LOOK_MS}, or more often if `ttl` is short. */
   readonly onLook: () => void
   readonly onError: (error: unknown) => void
 }
@@ -20,8 +20,8 @@ export class LeaseWatch {
   readonly #options: LeaseWatchOptions
   #timer: NodeJS.Timeout | undefined
   #renewAt = 0
-  /** Whether the next look comes at once. Further messages must not put it off. */
-  #isSoon = false
+  /** Of a renewal that does not wait for the next look. */
+  #soon: NodeJS.Timeout | undefined
   /** How many renewals are on their way. */
   #renewing = 0
 
@@ -39,15 +39,17 @@ export class LeaseWatch {
 
   stop(): void {
     clearTimeout(this.#timer)
+    clearTimeout(this.#soon)
   }
 
   /** The answer tells which jobs were cancelled. All cancellations of a moment share it. */
   renewSoon(): void {
-    if (this.#timer === undefined || this.#isSoon) return
-    this.#isSoon = true
-    clearTimeout(this.#timer)
-    this.#renewAt = Math.min(this.#renewAt, performance.now())
-    this.#lookIn(SOON_MS)
+    if (this.#timer === undefined || this.#soon !== undefined) return
+    this.#soon = setTimeout(() => {
+      this.#soon = undefined
+      void this.#renew()
+    }, SOON_MS)
+    this.#soon.unref()
   }
 
   #lookIn(delayMs: number): void {
@@ -58,7 +60,6 @@ export class LeaseWatch {
   #look(): void {
     const { runs, ttlMs, maxRunMs, onLook } = this.#options
     this.#timer = undefined
-    this.#isSoon = false
     onLook()
     let nextMs = Math.min(LOOK_MS, ttlMs / 10)
     for (const run of runs) {

@@ -35,8 +35,24 @@ test('an answer that confirms one job counts while a listener of another one, wh
   expect(confirmed.isLost).toBe(false)
 })
 
+test('messages of cancelled jobs renew at once, and add no looks', async () => {
+  let renewals = 0
+  const renew = async (): Promise<Renewal> => {
+    renewals += 1
+    return { gone: [], skipped: [] }
+  }
+  const begunAt = performance.now()
+  await using at = startWatch(12_000, renew)
+  for (let count = 1; count <= 20; count += 1) {
+    at.watch.renewSoon()
+    at.watch.renewSoon()
+    await until('it renews', () => renewals === count)
+  }
+  expect(at.looks).toBeLessThanOrEqual((performance.now() - begunAt) / 240)
+})
+
 /** Two jobs whose leases are watched, and the answer of their first renewal in the hands of the test. */
-function startWatch(ttlMs: number) {
+function startWatch(ttlMs: number, renewal?: () => Promise<Renewal>) {
   const newRun = (id: string) => {
     const facts = { id, name: 'a', attempt: 1 } as JobFacts
     return new JobRun(facts, {
@@ -47,19 +63,26 @@ function startWatch(ttlMs: number) {
   const pair = [newRun('1'), newRun('2')] as const
   const runs = new Set<JobRun>(pair)
   let answer: ((renewal: Renewal) => void) | undefined
-  const renew = () => new Promise<Renewal>((resolve) => (answer ??= resolve))
+  const renew = renewal ?? (() => new Promise<Renewal>((resolve) => (answer ??= resolve)))
+  let looks = 0
   const watch = new LeaseWatch({
     runs,
     tables: { renew } as unknown as JobTables,
     ttlMs,
     maxRunMs: 12_000,
-    onLook: () => {},
+    onLook: () => {
+      looks += 1
+    },
     onError: () => {},
   })
   watch.start()
   return {
     pair,
     runs,
+    watch,
+    get looks() {
+      return looks
+    },
     get answer() {
       return answer
     },
