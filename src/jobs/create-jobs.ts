@@ -1,4 +1,4 @@
-import { checkObject, checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
+import { checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
 import { now, paused, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
 import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
@@ -42,7 +42,7 @@ import type {
 } from './jobs.ts'
 import { LeaseTime } from './lease-time.ts'
 import { type NamedLimit, type NameLimit, parseLimit } from './name-limits.ts'
-import { type EnqueueOptions, type NewJob, parseNewJobs } from './new-job.ts'
+import { type EnqueueOptions, JOB_OPTIONS, type NewJob, parseNewJobs } from './new-job.ts'
 import { parseId, parseNames, parseText, SPAN_RANGE, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import { type JobsParts, rememberParts } from './parts.ts'
 import { ProgressReports } from './progress-reports.ts'
@@ -153,7 +153,7 @@ class PostgresJobs implements Jobs {
   }
 
   async enqueue(name: string, payload?: unknown, options: EnqueueOptions = {}): Promise<string | null> {
-    checkObject(options)
+    checkOptions(options, ENQUEUE_OPTIONS)
     const { transaction, ...jobOptions } = options
     const [id = null] = await this.enqueueAll([{ name, payload, ...jobOptions }], { transaction })
     return id
@@ -382,6 +382,7 @@ class PostgresJobs implements Jobs {
 
 const RETRIABLE = ENDED.filter((state) => state !== 'completed')
 const MOST_STEPS = 1000
+const ENQUEUE_OPTIONS: ReadonlySet<string> = new Set([...JOB_OPTIONS, 'transaction'])
 
 function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
   return new StoreError(

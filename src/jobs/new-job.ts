@@ -143,6 +143,23 @@ export function parseNewJobs(
   })
 }
 
+/** The names of {@link JobOptions}. */
+export const JOB_OPTIONS: readonly string[] = [
+  'priority',
+  'delay',
+  'runAt',
+  'key',
+  'uniqueFor',
+  'ifTaken',
+  'group',
+  'groupLimit',
+  'maxAttempts',
+  'backoff',
+  'maxBackoff',
+  'children',
+  'ifChildFails',
+]
+
 export function parseNewJob(
   job: NewJob,
   position: number,
@@ -150,21 +167,7 @@ export function parseNewJob(
 ): JobEntry {
   if (typeof job !== 'object' || job === null) throw expected(`jobs[${position}]`, 'an object', job)
   const { name, payload, ...options } = job
-  checkOptions(options, [
-    'priority',
-    'delay',
-    'runAt',
-    'key',
-    'uniqueFor',
-    'ifTaken',
-    'group',
-    'groupLimit',
-    'maxAttempts',
-    'backoff',
-    'maxBackoff',
-    'children',
-    'ifChildFails',
-  ])
+  checkOptions(options, JOB_OPTIONS)
   const {
     priority = 0,
     delay,

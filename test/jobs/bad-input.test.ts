@@ -74,6 +74,8 @@ test('a value that cannot be enqueued is named in one sentence, and nothing is e
     [['a', 1, { runAt: new Date('0000-06-01') }], 'Expected `runAt` to be a valid Date of the years 1'],
     [['a', { toJSON: () => undefined }], 'Expected `payload` to be JSON, got an object (Object), whose'],
     [['a', 1, { delayed: 5 }], 'Expected the options to be among `priority`, `delay`'],
+    [['a', 1, { name: 'b' }], 'Expected the options to be among `priority`, `delay`'],
+    [['a', 1, { payload: 2 }], 'Expected the options to be among `priority`, `delay`'],
     [['a', 1, null], 'Expected the options to be an object, got null.'],
     [['a', 1, { transaction: 5 }], 'Expected `transaction` to be a client of pg, postgres'],
   ]
