@@ -116,6 +116,15 @@ export class HeldLease extends RenewedLease implements Lease {
     }
   }
 
+  /** From now on no call counts as one under this lease, although it is still held. It is about to be released. */
+  takeNoMoreInner(): void {
+    this.inner = NO_MORE
+  }
+
+  get takesInner(): boolean {
+    return this.inner !== NO_MORE
+  }
+
   /** Renews the lease a last time, so that its whole ttl is left. From then on it is held with `renew: false`. */
   async renewLast(): Promise<void> {
     this.options = { ...this.options, renew: false }
@@ -258,3 +267,5 @@ Object.defineProperty(HeldLease.prototype, Symbol.for('nodejs.util.inspect.custo
     return { key, id, fence, state, remainingMs }
   },
 })
+
+const NO_MORE: Set<Promise<unknown>> = new Set()

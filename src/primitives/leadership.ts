@@ -76,9 +76,8 @@ export class LeaderTerm implements Leadership {
   /** Somebody has chosen who leads next, so the priorities do not decide it. */
   hasSuccessor = false
   #gaveWay = false
-  /** From then on `#clearWay` decides who leads next, unless somebody has chosen before. */
-  #hasReturned = false
   #tellOver: () => void = () => {}
+  /** From then on `#clearWay` decides who leads next, unless somebody has chosen before. */
   #hasSettled = false
   /** On the monotonic clock. */
   #lostAt = Number.POSITIVE_INFINITY
@@ -144,8 +143,8 @@ export class LeaderTerm implements Leadership {
   /** Throws when it is too late to choose who leads next. */
   assertMayChoose(): void {
     this.assertHeld()
-    if (!this.#hasReturned) return
-    const why = `The work of the leader of ${JSON.stringify(this.key)} has ended by itself, so it hands over to nobody.`
+    if (!this.#hasSettled) return
+    const why = `The work of the leader of ${JSON.stringify(this.key)} has ended, so it hands over to nobody.`
     throw new LeaseLostError(why, { key: this.key, reason: 'released' })
   }
 
@@ -165,24 +164,33 @@ export class LeaderTerm implements Leadership {
       })
       void this.#keepProcess()
     }
+    const settled = isWanted ? await this.#settled(work) : undefined
+    // Re-entrant work under the lease belongs to the term.
+    const end = await afterInner([this.#lease], () => {
+      this.#hasSettled = true
+      this.#lease.takeNoMoreInner()
+      signal.removeEventListener('abort', onLost)
+      this.#gone.abort()
+      return this.#endOf(settled)
+    })
+    await this.#clearWay()
+    await this.#lease.release()
+    this.#tellOver()
+    return end
+  }
+
+  async #settled<T>(work: (leadership: Leadership) => Promise<T> | T): Promise<TermEnd<T>> {
     try {
-      if (!isWanted) return { tag: 'over' }
-      const value = await runObserved(this.#context.engine, this.#lease, () => work(this))
-      return this.#isEnding ? { tag: 'over' } : { tag: 'done', value }
+      return { tag: 'done', value: await runObserved(this.#context.engine, this.#lease, () => work(this)) }
     } catch (error) {
-      return this.#isEnding && this.#passesOn(error) ? { tag: 'over' } : { tag: 'failed', error }
-    } finally {
-      this.#hasReturned = true
-      // Re-entrant work under the lease belongs to the term, and may also begin during the requests of `#clearWay`.
-      await afterInner([this.#lease], () => this.#clearWay())
-      await afterInner([this.#lease], () => {
-        this.#hasSettled = true
-        signal.removeEventListener('abort', onLost)
-        this.#gone.abort()
-        return this.#lease.release()
-      })
-      this.#tellOver()
+      return { tag: 'failed', error }
     }
+  }
+
+  #endOf<T>(settled: TermEnd<T> | undefined): TermEnd<T> {
+    if (settled === undefined) return { tag: 'over' }
+    const isOver = this.#isEnding && (settled.tag !== 'failed' || this.#passesOn(settled.error))
+    return isOver ? { tag: 'over' } : settled
   }
 
   /** Asks the leader to step down. Its work may settle. After `stopMs` the lease is no longer renewed. */

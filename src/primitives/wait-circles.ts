@@ -193,9 +193,10 @@ function removeFrom(store: Store, key: string, remove: (known: KnownKey) => void
   if (one.holders.size === 0 && one.waits.size === 0) keys.delete(key)
 }
 
+/** Whether calls in this scope count as calls under its lease. */
 export function isHeld({ lease }: Scope): boolean {
   const { state } = lease
-  return state === 'held' || state === 'jeopardy'
+  return (state === 'held' || state === 'jeopardy') && lease.takesInner
 }
 
 /** What these scopes hold together. Several scopes may run under one lease. */

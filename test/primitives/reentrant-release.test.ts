@@ -110,13 +110,39 @@ describe('re-entrant work of a leader that nobody awaits', () => {
     expect(inside.most).toBe(1)
   })
 
+  test('takes no part in the grace once all work has settled, however long the store takes to say who waits', async () => {
+    const { locks, store, clock } = scene()
+    const ending = new AbortController()
+    let lost: AbortSignal | undefined
+    const { open, opened } = gate()
+    const run = locks
+      .election('k')
+      .campaign({ priority: 1, grace: 0, ttl: '5s', signal: ending.signal }, (leadership) => {
+        lost = leadership.lost
+        return opened
+      })
+    await clock.untilTrue(() => store.count('inspect') === 1)
+    const letter = new Letter()
+    store.next('inspect', letter)
+    open()
+    await clock.untilTrue(() => store.count('inspect') === 2)
+    letter.arrive()
+    ending.abort(new Error('enough'))
+    await clock.advance(100)
+    expect(lost?.aborted).toBe(false)
+    letter.reply()
+    await clock.until(run)
+    expect(await clock.until(locks.tryWithLock('k', () => 'free'))).toEqual({ ran: true, value: 'free' })
+  })
+
   test('loses it when `grace` is over, and rejects', async () => {
     const { locks, other, clock } = scene()
     const { open, opened } = gate()
     const election = locks.election('k')
     let inner: Promise<unknown> | undefined
     let lost: AbortSignal | undefined
-    const run = election.campaign({ grace: '1s', ttl: '5s' }, (leadership) => {
+    const ending = new AbortController()
+    const run = election.campaign({ grace: '1s', ttl: '5s', signal: ending.signal }, (leadership) => {
       lost = leadership.lost
       inner = errorOf(locks.withLock('k', { reentrant }, () => opened))
     })
@@ -129,8 +155,10 @@ describe('re-entrant work of a leader that nobody awaits', () => {
     await clock.untilTrue(() => next.inside === 1)
     expect(election.isHealthy({ tolerance: 0 })).toBe(false)
     open()
-    await clock.until(run)
     expect(await inner).toMatchObject({ code: 'lease-lost' })
+    // The inner work was part of the term, so the campaign goes on.
+    ending.abort(new Error('enough'))
+    await expect(clock.until(run)).rejects.toThrow('enough')
     rival.end()
     await clock.advance(60_000)
   })
