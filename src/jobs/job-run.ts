@@ -160,11 +160,19 @@ export class JobRun {
     try {
       const handled = call()
       const isPromise = typeof (handled as { then?: unknown } | null | undefined)?.then === 'function'
-      return isPromise ? await this.#untilCutOff(handled as PromiseLike<unknown>) : handled
-    } finally {
-      // If the worker settled the job before, the handler's own settlement would be refused.
-      if (this.#asking.size > 0) await this.#untilCutOff(Promise.allSettled(this.#asking))
+      const value = isPromise ? await this.#untilCutOff(handled as PromiseLike<unknown>) : handled
+      if (this.#asking.size > 0) await this.#untilAnswered()
+      return value
+    } catch (error) {
+      if (this.#asking.size > 0 && !this.isCutOff) await this.#untilAnswered().catch(() => {})
+      throw error
     }
+  }
+
+  /** If the worker settled the job before, the handler's own settlement would be refused. */
+  async #untilAnswered(): Promise<void> {
+    // The end of one may have led to another one.
+    while (this.#asking.size > 0) await this.#untilCutOff(Promise.allSettled(this.#asking))
   }
 
   #untilCutOff<Value>(promise: PromiseLike<Value>): Promise<Value> {
@@ -188,6 +196,12 @@ export class JobRun {
 
   get isEnded(): boolean {
     return this.#endedAt !== undefined
+  }
+
+  /** How long its handler has run; after its end, how long the settlement takes, unless another transaction holds that up. */
+  get boundedMs(): number {
+    if (this.#endedAt === undefined) return this.runsForMs
+    return this.isHeldUp ? 0 : performance.now() - this.#endedAt
   }
 
   /** How long it has waited here for a place, as long as it is not begun. */

@@ -66,8 +66,10 @@ export class LeaseWatch {
       if (run.isCutOff) continue
       if (run.remainingMs <= 0) run.lose('expired')
       else nextMs = Math.min(nextMs, run.remainingMs)
-      // The settlement may take longer than the handler. Meanwhile the lease is renewed, so that no other worker has the job.
-      if (!run.isEnded && run.runsForMs >= maxRunMs) run.cutOff(tookTooLong(run, maxRunMs))
+      // Another transaction may hold up the settlement. Meanwhile the lease is renewed, so that no other worker has the job. But a
+      // settlement that the database refuses again and again must not keep the job for ever.
+      const mostMs = run.isEnded ? Math.max(maxRunMs, LONGEST_SETTLEMENT_MS) : maxRunMs
+      if (run.boundedMs >= mostMs) run.cutOff(tookTooLong(run, maxRunMs))
     }
     if (performance.now() >= this.#renewAt) void this.#renew()
     if (runs.size > 0) this.#lookIn(Math.max(1, nextMs))
@@ -105,6 +107,8 @@ export class LeaseWatch {
   }
 }
 
+/** How long a settlement is tried at least. */
+const LONGEST_SETTLEMENT_MS = 60_000
 const LOOK_MS = 250
 const SOON_MS = 5
 

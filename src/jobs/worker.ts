@@ -205,10 +205,12 @@ export class JobWorker {
     if (this.#waiting.length === 0) return this.#claims.claimSoon()
     if (this.#isBeginning) return
     this.#isBeginning = true
-    setImmediate(() => {
-      this.#isBeginning = false
-      this.#begin()
-    })
+    outsideOfCallers(() =>
+      setImmediate(() => {
+        this.#isBeginning = false
+        this.#begin()
+      }),
+    )
   }
 
   #giveBackWaiting(): void {
