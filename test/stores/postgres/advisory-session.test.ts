@@ -248,13 +248,13 @@ describe('a fence', () => {
 
   test('may take longer than the rest of the wait for the lock', async () => {
     const holder = await advisorySession(pool, 'a')
-    const next = advisorySession(pool, 'a', { wait: 300 })
-    const outcome = reasonOf(next)
-    await waiting()
     const other = await pool.connect()
     await other.query('begin; lock table holdfast.advisory_fence in exclusive mode')
+    const next = advisorySession(pool, 'a', { wait: 2000 })
+    const outcome = reasonOf(next)
+    await waiting()
     await holder.release()
-    const overdue = `select from pg_stat_activity where wait_event = 'relation' and clock_timestamp() - query_start > '400 ms'`
+    const overdue = `select from pg_stat_activity where wait_event = 'relation' and clock_timestamp() - query_start > '2200 ms'`
     const patient = until('it waits for the fence', async () => (await server.sql(overdue)).length > 0)
     await Promise.race([outcome, patient])
     await other.query('commit')
