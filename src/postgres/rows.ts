@@ -48,15 +48,20 @@ export function parseColumns(argument: string, columns: unknown): Columns {
   return Object.fromEntries(present)
 }
 
-/** Also of an array or a document: JSON leaves a function out, and has `{}` for a Promise that nobody awaited. */
-function checkValue(name: string, value: unknown): void {
+/**
+ * Also of an array or an object: JSON leaves a function out, and has `{}` for a Promise that nobody awaited.
+ * @param above the objects that this value is inside of.
+ */
+function checkValue(name: string, value: unknown, above: readonly unknown[] = []): void {
   if (isThenable(value)) throw expected(name, 'a value rather than a Promise (await it)', value)
   if (typeof value === 'function' || typeof value === 'symbol' || isOpaque(value)) {
     throw expected(name, 'a value that a column can have', value)
   }
   if (value instanceof Date && Number.isNaN(value.getTime())) throw expected(name, 'a valid date', value)
+  if (above.includes(value)) throw expected(name, 'a value that does not contain itself', value)
   if (Array.isArray(value) || isDocument(value)) {
-    for (const inner of Object.values(value)) checkValue(name, inner)
+    const path = [...above, value]
+    for (const inner of Object.values(value)) checkValue(name, inner, path)
   }
 }
 

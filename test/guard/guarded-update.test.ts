@@ -210,6 +210,9 @@ test('errors of the database come through as they are', async () => {
   ).rejects.toMatchObject({ code: '22P02' })
 })
 
+const cyclic: { inner: unknown[] } = { inner: [] }
+cyclic.inner.push(cyclic)
+
 const base = { table: 'account', id: { id: 1 }, set: { balance: 1 }, fence: 5n }
 const wrong: [string, object, string][] = [
   [
@@ -246,6 +249,11 @@ const wrong: [string, object, string][] = [
   ['a Set', { ...base, set: { note: new Set() } }, '`set.note` to be a value'],
   ['an ArrayBuffer', { ...base, set: { note: new ArrayBuffer(1) } }, '`set.note` to be a value'],
   ['an array of floats', { ...base, set: { note: new Float32Array(1) } }, '`set.note` to be a value'],
+  [
+    'a document that contains itself',
+    { ...base, set: { note: cyclic } },
+    '`set.note` to be a value that does',
+  ],
   ['a Promise of columns', { ...base, set: Promise.resolve({}) }, '`set` to be an object with a value'],
   ['a Map of columns', { ...base, set: new Map() }, '`set` to be an object with a value'],
   ['a Date for columns', { ...base, set: new Date() }, '`set` to be an object with a value'],
