@@ -53,16 +53,23 @@ export function parseColumns(argument: string, columns: unknown): Columns {
  * @param above the objects that this value is inside of.
  */
 function checkValue(name: string, value: unknown, above: readonly unknown[] = []): void {
-  if (isThenable(value)) throw expected(name, 'a value rather than a Promise (await it)', value)
-  if (typeof value === 'function' || typeof value === 'symbol' || isOpaque(value)) {
-    throw expected(name, 'a value that a column can have', value)
-  }
   if (value instanceof Date && Number.isNaN(value.getTime())) throw expected(name, 'a valid date', value)
   if (above.includes(value)) throw expected(name, 'a value that does not contain itself', value)
-  if (Array.isArray(value) || isDocument(value)) {
-    const path = [...above, value]
-    for (const inner of Object.values(value)) checkValue(name, inner, path)
+  const json = jsonOf(value)
+  if (isThenable(json)) throw expected(name, 'a value rather than a Promise (await it)', json)
+  if (typeof json === 'function' || typeof json === 'symbol' || isOpaque(json)) {
+    throw expected(name, 'a value that a column can have', json)
   }
+  if (Array.isArray(json) || isDocument(json)) {
+    const path = [...above, value]
+    for (const inner of Object.values(json)) checkValue(name, inner, path)
+  }
+}
+
+/** What JSON.stringify writes in place of the value. A Buffer is written as a text, without its `toJSON`. */
+function jsonOf(value: unknown): unknown {
+  const isObject = typeof value === 'object' && value !== null && !(value instanceof Uint8Array)
+  return isObject && 'toJSON' in value && typeof value.toJSON === 'function' ? value.toJSON('') : value
 }
 
 /** Whether JSON writes nothing of its content, or an object where a typed array was. */

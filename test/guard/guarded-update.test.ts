@@ -187,6 +187,17 @@ test('null empties a column, and undefined leaves it alone', async () => {
   expect((await pool.query('select note from account where id = 1')).rows).toEqual([{ note: null }])
 })
 
+test('an object in a document is written as its toJSON says, also where it stands twice', async () => {
+  await pool.query('truncate calendar; insert into calendar values (1)')
+  const price = { amount: 1, toJSON: () => ({ euros: '1.00' }) }
+  const doc = { price, prices: [price, price] }
+  await guardedUpdate(pool, { table: 'calendar', id: { id: 1 }, set: { doc }, fence: 5n })
+  const euros = { euros: '1.00' }
+  expect((await pool.query('select doc from calendar')).rows).toEqual([
+    { doc: { price: euros, prices: [euros, euros] } },
+  ])
+})
+
 test('without columns it only claims the row for this fence, before anything is read', async () => {
   expect(await guardedUpdate(pool, { table: 'account', id: { id: 1 }, set: {}, fence: 5n })).toBe(true)
   expect((await rows())[0]).toEqual({ id: 1, balance: 100, fence: '5' })
@@ -244,6 +255,11 @@ const wrong: [string, object, string][] = [
     'a Promise in a document',
     { ...base, set: { note: { by: [Promise.resolve()] } } },
     '`set.note` to be a value',
+  ],
+  [
+    'an object whose toJSON gives a Promise',
+    { ...base, set: { note: { toJSON: async () => 1 } } },
+    '`set.note` to be a value rather',
   ],
   ['a Map', { ...base, set: { note: new Map() } }, '`set.note` to be a value'],
   ['a Set', { ...base, set: { note: new Set() } }, '`set.note` to be a value'],
