@@ -76,9 +76,10 @@ export async function updateRow<Row extends object>(
     const found = await read(target)
     if (found === undefined) return null
     if (found.version === missed) throw heldBack(update.table)
-    const columns = Object.entries(found.row).map(([name, value]) => [name, textOf(value, target)])
     // Taken before `change` sees the row, because it may write into it.
-    const before = new Map(columns as [string, string][])
+    const before = new Map(
+      Object.entries(found.row).map(([name, value]) => [name, { value, text: textOf(value, target) }]),
+    )
     const next = await update.change(found.row as Row)
     if (next === null || next === undefined) return null
     const set = differing(next, before, target)
@@ -152,10 +153,20 @@ async function read({
   return { row: withoutVersion(row), version: found }
 }
 
-function differing(next: object, before: ReadonlyMap<string, string>, target: UpdateTarget): Columns {
-  const columns = Object.entries(parseColumns('change()', next)).filter(([name, value]) => {
-    return name !== target.version && textOf(value, target) !== before.get(name)
-  })
+/** A value of the row that was read, and its text, which shows whether `change` has written into the value. */
+interface Before {
+  readonly value: unknown
+  readonly text: string
+}
+
+function differing(next: object, before: ReadonlyMap<string, Before>, target: UpdateTarget): Columns {
+  const hasSameText = (name: string, value: unknown) => textOf(value, target) === before.get(name)?.text
+  // A client may read a value that cannot be written, such as a Map. Left alone, the value may stand in the whole row.
+  const isUntouched = (name: string, value: unknown) =>
+    value === before.get(name)?.value && hasSameText(name, value)
+  const columns = Object.entries(parseColumns('change()', next, isUntouched)).filter(
+    ([name, value]) => name !== target.version && !hasSameText(name, value),
+  )
   const [moved] = columns.filter(([name]) => Object.hasOwn(target.id, name))
   if (moved !== undefined) throw expected('change()', 'columns other than those of the id', moved[0])
   return Object.fromEntries(columns)

@@ -37,13 +37,19 @@ export function parseId(id: unknown): Columns {
   return columns
 }
 
-/** Columns and their values, without those that are undefined. */
-export function parseColumns(argument: string, columns: unknown): Columns {
+/** Columns and their values, without those that are undefined. Those that are left out need not have a value that can be written. */
+export function parseColumns(
+  argument: string,
+  columns: unknown,
+  isLeftOut: (name: string, value: unknown) => boolean = () => false,
+): Columns {
   const isObject = typeof columns === 'object' && columns !== null
   if (!isObject || Array.isArray(columns) || columns instanceof Date || isOpaque(columns)) {
     throw expected(argument, 'an object with a value for each column', columns)
   }
-  const present = Object.entries(columns).filter(([, value]) => value !== undefined)
+  const present = Object.entries(columns).filter(
+    ([name, value]) => value !== undefined && !isLeftOut(name, value),
+  )
   for (const [name, value] of present) checkValue(`${argument}.${name}`, value)
   return Object.fromEntries(present)
 }
@@ -66,7 +72,7 @@ function checkValue(name: string, value: unknown, above: readonly unknown[] = []
   }
 }
 
-/** What JSON.stringify writes in place of the value. A Buffer is written as a text, without its `toJSON`. */
+/** What JSON.stringify writes in place of the value. The `toJSON` of a Buffer needs no check. */
 function jsonOf(value: unknown): unknown {
   const isObject = typeof value === 'object' && value !== null && !(value instanceof Uint8Array)
   return isObject && 'toJSON' in value && typeof value.toJSON === 'function' ? value.toJSON('') : value
@@ -93,9 +99,16 @@ export function rowText(columns: Columns, zone: ClientZone): string {
   // JSON has no bigint, NaN or Infinity. As texts they keep their value.
   return JSON.stringify(Object.fromEntries(literals), (_, value: unknown) => {
     const lost = typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value))
+    if (value instanceof Map || value instanceof Set) return { [UNWRITABLE]: [...value] }
     return lost ? String(value) : value
   })
 }
+
+/**
+ * Stands in the text of a value that a client reads and nobody can write. PostgreSQL has no text with this character, so the
+ * value equals none that a caller gives.
+ */
+const UNWRITABLE = '\0'
 
 /** JSON.stringify asks a Date or a Buffer for its JSON first, also in an array. PostgreSQL reads other texts. */
 function literal(value: unknown, zone: ClientZone): unknown {

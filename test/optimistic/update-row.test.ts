@@ -25,7 +25,7 @@ beforeAll(async () => {
     create table account (id int primary key, balance int not null, version int not null default 1);
     create table everything (
       id uuid primary key default gen_random_uuid(), version bigint not null default 9007199254740993,
-      big bigint, flag bool, at timestamptz, local timestamp, day date, doc jsonb, tags text[], raw bytea,
+      big bigint, flag bool, at timestamptz, times timestamptz[], local timestamp, day date, doc jsonb, tags text[], raw bytea,
       amount numeric, span interval, place point, note text)`)
 })
 afterAll(async () => {
@@ -220,6 +220,67 @@ test('a row with a time that never ends is updated through postgres.js, too', as
   expect((await pool.query('select at::text, note from everything')).rows).toEqual([
     { at: 'infinity', note: 'new' },
   ])
+})
+
+describe('in the whole row', () => {
+  test('a time that never ends may be left alone, through postgres.js', async () => {
+    const { rows } = await pool.query(
+      "insert into everything (at, times) values ('infinity', '{-infinity}') returning id",
+    )
+    const sql = postgres(server.url)
+    const change = (row: object) => ({ ...row, note: 'new' })
+    await updateRow(sql, { table: 'everything', id: { id: rows[0].id }, change })
+    await sql.end()
+    expect((await pool.query('select at::text, times::text, note from everything')).rows).toEqual([
+      { at: 'infinity', times: '{-infinity}', note: 'new' },
+    ])
+  })
+
+  interface Parsed {
+    readonly doc: Map<string, unknown>
+    readonly tags: Set<string>
+    readonly raw: Float32Array
+  }
+  /** A client whose type parsers give values that cannot be written. */
+  const parsing: SqlExecutor = {
+    async query(statement, parameters = []) {
+      const { rows } = await pool.query(statement, [...parameters])
+      return rows.map((row) => ({
+        ...row,
+        doc: new Map(Object.entries(row.doc)),
+        tags: new Set(row.tags),
+        raw: new Float32Array(row.raw),
+      }))
+    },
+  }
+  const values = { doc: { a: 1 }, tags: ['b'], raw: Buffer.from([1]) }
+  const update = async (change: (row: Parsed) => object) => {
+    const { rows } = await pool.query(
+      'insert into everything (doc, tags, raw) values ($1, $2, $3) returning id',
+      Object.values(values),
+    )
+    return await updateRow<Parsed>(parsing, { table: 'everything', id: { id: rows[0].id }, change })
+  }
+  const written = async () => (await pool.query('select doc, tags, raw, note from everything')).rows
+
+  test('a value that cannot be written may be left alone', async () => {
+    await update((row) => ({ ...row, note: 'new' }))
+    expect(await written()).toEqual([{ ...values, note: 'new' }])
+  })
+
+  test.each<[string, string, (row: Parsed) => void]>([
+    ['a changed Map', 'doc', ({ doc }) => doc.set('a', 2)],
+    ['a changed Set', 'tags', ({ tags }) => tags.add('c')],
+    ['a changed typed array', 'raw', ({ raw }) => raw.fill(2)],
+    ['another Map', 'doc', (row) => Object.assign(row, { doc: new Map(row.doc) })],
+  ])('%s is refused', async (_, column, change) => {
+    const all = (row: Parsed) => {
+      change(row)
+      return row
+    }
+    await expect(update(all)).rejects.toThrow(`Expected \`change().${column}\` to be a value`)
+    expect(await written()).toEqual([{ ...values, note: null }])
+  })
 })
 
 const change = () => ({ balance: 1 })
