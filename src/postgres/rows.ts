@@ -114,8 +114,9 @@ const UNWRITABLE = '\0'
 function literal(value: unknown, zone: ClientZone): unknown {
   if (Array.isArray(value)) return value.map((inner) => literal(inner, zone))
   if (value instanceof Uint8Array) return `\\x${Array.from(value, byteText).join('')}`
-  // A client reads an infinite time as an invalid date.
-  if (!(value instanceof Date) || Number.isNaN(value.getTime())) return value
+  if (!(value instanceof Date)) return value
+  // postgres.js reads an infinite time as an invalid date.
+  if (Number.isNaN(value.getTime())) return UNWRITABLE
   return zone === 'utc' ? value.toISOString() : localTime(value)
 }
 

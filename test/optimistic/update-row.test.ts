@@ -222,6 +222,17 @@ test('a row with a time that never ends is updated through postgres.js, too', as
   ])
 })
 
+test('null is written over a time that never ends, through postgres.js, too', async () => {
+  const { rows } = await pool.query(
+    "insert into everything (at, times) values ('infinity', '{-infinity}') returning id",
+  )
+  const sql = postgres(server.url)
+  const change = () => ({ at: null, times: [null] })
+  await updateRow(sql, { table: 'everything', id: { id: rows[0].id }, change })
+  await sql.end()
+  expect((await pool.query('select at, times from everything')).rows).toEqual([{ at: null, times: [null] }])
+})
+
 describe('in the whole row', () => {
   test('a time that never ends may be left alone, through postgres.js', async () => {
     const { rows } = await pool.query(
