@@ -70,12 +70,15 @@ export async function updateRow<Row extends object>(
       .join(' and '),
     answer: `t.*, t.${quoted('version', version)}::text as ${VERSION}`,
   }
-  /** The version under which the last write found no row. */
-  let missed: string | undefined
+  /** The versions under which a write found no row. */
+  const missed: string[] = []
   const attempt = async () => {
     const found = await read(target)
     if (found === undefined) return null
-    if (found.version === missed) throw heldBack(update.table)
+    // After one miss, the row may have been deleted and inserted again with the same version.
+    if (missed.length > 1 && missed.slice(-2).every((version) => version === found.version)) {
+      throw heldBack(update.table)
+    }
     // Taken before `change` sees the row, because it may write into it.
     const before = new Map(
       Object.entries(found.row).map(([name, value]) => [name, { value, text: textOf(value, target) }]),
@@ -86,7 +89,7 @@ export async function updateRow<Row extends object>(
     if (Object.keys(set).length === 0) return null
     const written = await write(target, set, found.version)
     if (written !== undefined) return written as Row
-    missed = found.version
+    missed.push(found.version)
     throw new Overtaken('Somebody else wrote between the read and the write.')
   }
   let conflict: unknown
