@@ -19,7 +19,7 @@ beforeAll(async () => {
     create table account (id int primary key, balance int not null, note text, fence bigint);
     create table calendar (
       id int primary key, fence bigint, day date, time timestamp, instant timestamptz,
-      days date[], times timestamp[], instants timestamptz[], doc jsonb);
+      days date[], times timestamp[], instants timestamptz[], doc jsonb, dates jsonb);
     create schema "My ""bank""";
     create table "My ""bank"""."Account" (
       "bankId" text, "no" bigint, "Last Fence" bigint not null default 0,
@@ -139,14 +139,15 @@ describe.each(clients)('through %s', (name, open) => {
       times: [at, null],
       instants: [[at]],
       doc: [{ at }],
+      dates: [at],
     }
     await guardedUpdate(client.root, { table: 'calendar', id: { id: 1 }, set, fence: 5n })
     const columns = Object.keys(set).map((column) => `${column}::text`)
     const [written] = await server.sql(`set timezone to utc; select ${columns.join(', ')} from calendar`)
-    const [day, time] =
+    const [day, time, date] =
       name.includes('Drizzle') || name.includes('Prisma')
-        ? ['2026-11-21', '2026-11-21 01:06:07.089']
-        : ['2026-11-20', '2026-11-20 21:36:07.089']
+        ? ['2026-11-21', '2026-11-21 01:06:07.089', '2026-11-21T01:06:07.089Z']
+        : ['2026-11-20', '2026-11-20 21:36:07.089', '2026-11-20T21:36:07.089-03:30']
     expect(written).toEqual({
       day,
       time,
@@ -155,6 +156,7 @@ describe.each(clients)('through %s', (name, open) => {
       times: `{"${time}",NULL}`,
       instants: '{{"2026-11-21 01:06:07.089+00"}}',
       doc: '[{"at": "2026-11-21T01:06:07.089Z"}]',
+      dates: `["${date}"]`,
     })
   })
 })
