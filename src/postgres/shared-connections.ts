@@ -25,7 +25,8 @@ interface PooledClient extends PgQueryable {
 /** The part of a `sql` of postgres.js that is used. */
 interface Sql {
   readonly options: {
-    readonly transform: Readonly<Record<'column' | 'value' | 'row', { readonly from?: unknown }>>
+    /** A `sql` that is not supported may lack it. */
+    readonly transform?: Readonly<Record<'column' | 'value' | 'row', { readonly from?: unknown } | undefined>>
   }
   begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
 }
@@ -52,7 +53,7 @@ export function sharedConnectionsOf(client: PostgresPool, options: ConnectionsOp
 
 /** The answers of the store would not have the names and values that it reads. */
 function refuseTransform({ options: { transform } }: Sql): void {
-  if ([transform.column, transform.value, transform.row].every(({ from }) => !from)) return
+  if ([transform?.column, transform?.value, transform?.row].every((part) => !part?.from)) return
   throw expected(
     'client',
     'a `sql` without `transform`, to share its connections',

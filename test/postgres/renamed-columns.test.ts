@@ -104,3 +104,8 @@ test.each([
     'Expected `client` to be a `sql` without `transform`, to share its connections, got',
   )
 })
+
+test('a client that is too old to share its connections is told so', () => {
+  const old = { options: {}, unsafe() {}, begin() {} }
+  expect(() => postgresStore(old as never, { connections: 'shared' })).toThrow('postgres 3.4 or newer')
+})
