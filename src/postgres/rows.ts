@@ -66,7 +66,7 @@ function checkValue(name: string, value: unknown, above: readonly unknown[] = []
   if (typeof json === 'function' || typeof json === 'symbol' || isOpaque(json)) {
     throw expected(name, 'a value that a column can have', json)
   }
-  if (Array.isArray(json) || isDocument(json)) {
+  if (typeof json === 'object' && json !== null && !(json instanceof Uint8Array)) {
     const path = [...above, value]
     for (const inner of Object.values(json)) checkValue(name, inner, path)
   }
@@ -81,17 +81,12 @@ function jsonOf(value: unknown): unknown {
 /** Whether JSON writes nothing of its content, or an object where a typed array was. */
 function isOpaque(value: unknown): boolean {
   if (ArrayBuffer.isView(value)) return !(value instanceof Uint8Array)
-  return value instanceof Map || value instanceof Set || value instanceof ArrayBuffer || isThenable(value)
+  const isBuffer = value instanceof ArrayBuffer || value instanceof SharedArrayBuffer
+  return isBuffer || value instanceof Map || value instanceof Set || isThenable(value)
 }
 
 function isThenable(value: unknown): boolean {
   return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function'
-}
-
-function isDocument(value: unknown): value is object {
-  if (typeof value !== 'object' || value === null) return false
-  const prototype: unknown = Object.getPrototypeOf(value)
-  return prototype === Object.prototype || prototype === null
 }
 
 export function rowText(columns: Columns, zone: ClientZone): string {

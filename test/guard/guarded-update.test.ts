@@ -223,6 +223,14 @@ test('errors of the database come through as they are', async () => {
   ).rejects.toMatchObject({ code: '22P02' })
 })
 
+class Author {
+  readonly name: unknown
+
+  constructor(name: unknown) {
+    this.name = name
+  }
+}
+
 const cyclic: { inner: unknown[] } = { inner: [] }
 cyclic.inner.push(cyclic)
 
@@ -266,6 +274,12 @@ const wrong: [string, object, string][] = [
   ['a Map', { ...base, set: { note: new Map() } }, '`set.note` to be a value'],
   ['a Set', { ...base, set: { note: new Set() } }, '`set.note` to be a value'],
   ['an ArrayBuffer', { ...base, set: { note: new ArrayBuffer(1) } }, '`set.note` to be a value'],
+  ['a SharedArrayBuffer', { ...base, set: { note: new SharedArrayBuffer(1) } }, '`set.note` to be a value'],
+  [
+    'a Promise in an instance of a class',
+    { ...base, set: { note: new Author(Promise.resolve('Ada')) } },
+    '`set.note` to be a value rather than a Promise',
+  ],
   ['an array of floats', { ...base, set: { note: new Float32Array(1) } }, '`set.note` to be a value'],
   [
     'a document that contains itself',
