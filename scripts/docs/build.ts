@@ -9,7 +9,7 @@ import { Application, type ProjectReflection } from 'typedoc'
 import { documentOverloads, namePublicTypes, sortNames, undocumented } from './docstrings.ts'
 import { resolveLinks } from './links.ts'
 import { addPages, pageGroups } from './pages.ts'
-import { findByHeadings } from './search.ts'
+import { findByHeadings, mendSearch } from './search.ts'
 import { writeSources } from './sources.ts'
 
 const root = fileURLToPath(new URL('../../', import.meta.url))
@@ -79,6 +79,7 @@ sortNames(project)
 app.validate(project)
 for (const name of undocumented(project)) app.logger.error(`${name} has no docstring.`)
 await app.generateDocs(project, out)
+mendSearch(out)
 if (app.logger.hasErrors() || app.logger.hasWarnings()) process.exitCode = 1
 
 /** The entries under the names by which they are imported. */

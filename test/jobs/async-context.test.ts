@@ -50,21 +50,6 @@ test.each(Object.entries(HANDLERS))(
   },
 )
 
-test('no handler begins in the async context of a listener that hears of a result that cannot be kept', async () => {
-  await using scene = await openScene()
-  const jobs = scene.open()
-  await jobs.migrate()
-  await jobs.enqueueAll(Array.from({ length: 12 }, () => ({ name: 'a' })))
-  const seen: unknown[] = []
-  const handle = async () => {
-    seen.push(tenant.getStore())
-    return 1n
-  }
-  jobs.work({ a: handle }, { concurrency: 1, onError: () => tenant.enterWith('of the listener') })
-  await until('all have run', () => seen.length === 12)
-  expect(new Set(seen)).toEqual(new Set([undefined]))
-})
-
 test('a statement that settles jobs, and may claim others, runs outside the async context of a handler', async () => {
   const seen: unknown[] = []
   const settle = async () => {
