@@ -112,7 +112,8 @@ export class Course {
   }
 
   /**
-   * The earliest tick that this process has not handled, once no process can begin it any more, whatever its clock says.
+   * The earliest tick that this process has not handled, once no process can begin it any more, whatever its clock says. After the
+   * death of a process another one may still begin it, but not once a process has told that the tick was missed.
    * `reliableMs`: up to which age of such a tick the store still tells if it ran. Older ones are passed over.
    */
   suspect(reliableMs: (tickMs: number) => number): number | undefined {

@@ -6,7 +6,7 @@ import { Ticks } from '../base/ticks.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
 import { findBegunTick } from './begun-tick.ts'
-import { Course } from './course.ts'
+import { Course, SKEW_MS } from './course.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
 import { MissedTicks } from './missed-ticks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
@@ -184,11 +184,10 @@ export class Job implements ScheduledJob {
         return undefined
       }
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
-      const isLate = this.#course.isLate(tickMs, ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs)
-      if (isLate && !(await this.#marks.hasBegun(tickMs))) return 'left out'
+      const isLate = this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))
+      if (isLate && !(await this.#mayBeginLate(tickMs, lease))) return 'left out'
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
-      const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * ttlMs, LONGEST_MS)
+      const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
       const begin = await this.#marks.begin(tickMs, { most, rememberMs })
       try {
@@ -205,6 +204,14 @@ export class Job implements ScheduledJob {
       else await this.#runTick(tickMs, lease, begin)
       return undefined
     })
+  }
+
+  /** Whether the tick may have waited for the lock of a process that died, and no process has told that the tick was missed. */
+  async #mayBeginLate(tickMs: number, lease: Lease): Promise<boolean> {
+    const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
+    const waitedMs = Math.min(ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs, MOST_WAITED_MS)
+    if (this.#course.isLate(tickMs, waitedMs)) return false
+    return this.#marks.claimMissed(tickMs, this.#settlement.rememberMs(tickMs))
   }
 
   async #runTick(tickMs: number, lease: Lease, begin: Begin): Promise<void> {
@@ -372,5 +379,7 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
  */
 const DEATH_SPREAD = 1.5
 const DEATH_MARGIN_MS = 5000
+/** The store remembers settled ticks for longer than this, also if the process that settled one has a fast clock. */
+const MOST_WAITED_MS = SKEW_MS
 /** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3

@@ -70,7 +70,7 @@ export class Marks {
     return (await this.#holderOf(this.#keyOf(tickMs, begun(1)))) === undefined ? undefined : 'begun'
   }
 
-  /** Whether this process is the one that tells that the tick was missed. At most one process gets `true`. */
+  /** Whether this process is the one that tells that the tick was missed, or runs it late. At most one process gets `true`. */
   async claimMissed(tickMs: number, rememberMs: number): Promise<boolean> {
     const options = { ...MARK, ...this.#asking, ttl: rememberMs }
     const lease = await this.#locks.tryAcquire(this.#keyOf(tickMs, 'missed'), options)

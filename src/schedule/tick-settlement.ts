@@ -85,8 +85,10 @@ export class TickSettlement {
   }
 
   async #skip(tickMs: number): Promise<void> {
-    const { name, marks } = this.#options
-    await marks.settle(tickMs, 'skipped', this.rememberMs(tickMs))
+    const { name, marks, schedule } = this.#options
+    // During a `minHold` the tick may be still to come.
+    const inMs = Math.max(0, tickMs - schedule.clock.wallMs())
+    await marks.settle(tickMs, 'skipped', Math.min(this.rememberMs(tickMs) + inMs, LONGEST_MS))
     if (scheduleTopics.overlapped.isHeard)
       scheduleTopics.overlapped.tell({ name, scheduledAt: new Date(tickMs) })
   }

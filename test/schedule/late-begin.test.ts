@@ -1,7 +1,12 @@
 import { expect, onTestFinished, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
 import { createLocks } from '../../src/index.ts'
-import { createSchedule, type ScheduledJobOptions, type ScheduledRun } from '../../src/schedule/index.ts'
+import {
+  createSchedule,
+  type ScheduledJobOptions,
+  type ScheduledRun,
+  scheduleEvents,
+} from '../../src/schedule/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { block } from '../engine/block.ts'
 import { methodsOf } from '../engine/methods-of.ts'
@@ -10,6 +15,9 @@ import { Stage } from './stage.ts'
 
 /** Longer than a busy machine keeps this process from a renewal. */
 const TTL = 4000
+
+/** How far a slow clock is behind. */
+const SLOW_MS = 4 * 60_000
 
 /** The way to the store, in fake time. */
 const NETWORK_MS = 5
@@ -133,3 +141,47 @@ test.each([
     expect(stage.record[0]).not.toContain(`${dead[0]} `)
   },
 )
+
+test.each([0, 1000])(
+  'ticks run once, though the lock stays taken for longer than the store remembers them (run of %i ms)',
+  async (forMs) => {
+    const stage = new Stage('2027-01-15T02:59:30Z')
+    for (const name of ['one', 'two']) {
+      const member = stage.member(name)
+      member.schedule.add('job', '* * * * *', { minHold: '950s', ttl: '15m' }, stage.work(member, forMs))
+      member.schedule.start()
+    }
+    await stage.clock.advance(40 * 60_000)
+    expect(stage.ticks.map((tick) => tick.slice(11, 16))).toEqual(['03:00', '03:16', '03:32'])
+  },
+)
+
+test('a tick that was told as missed is not run, though its process died and the lock was withheld', async () => {
+  const missed: number[] = []
+  onTestFinished(scheduleEvents.on('missed', ({ count }) => missed.push(count)))
+  const stage = new Stage('2027-01-15T02:59:00Z')
+  const starts = (name: string, aheadMs: number) => {
+    const member = stage.member(name, { aheadMs, defaults: { lockDelay: '2m' } })
+    member.schedule.add('job', '0 3 * * *', stage.work(member))
+    member.schedule.start()
+    return member
+  }
+  const slow = [starts('one', -SLOW_MS), starts('two', -SLOW_MS)]
+  let hasDied = false
+  for (const { store } of slow) {
+    const acquire = store.acquire.bind(store)
+    store.acquire = async (ticket) => {
+      await stage.pass(NETWORK_MS)
+      if (!hasDied && ticket.key.endsWith('#begun')) {
+        hasDied = true
+        store.always('lose request')
+      }
+      return acquire(ticket)
+    }
+  }
+  await stage.clock.advance(2 * 60_000)
+  starts('three', 0)
+  await stage.clock.advance(10 * 60_000)
+  expect(hasDied).toBe(true)
+  expect([stage.ticks, missed]).toEqual([[], [1]])
+})
