@@ -1,5 +1,5 @@
 import { expected } from '../base/arguments.ts'
-import { type Duration, show } from '../base/duration.ts'
+import { type Duration, LONGEST_MS, show } from '../base/duration.ts'
 import type { Abortable } from '../base/signal-watch.ts'
 import { unlessAborted } from '../base/unless-aborted.ts'
 import type { WaitWatch } from '../engine/acquire-request.ts'
@@ -8,7 +8,8 @@ import { observed } from '../engine/events.ts'
 import type { ClockSample } from '../engine/granted-at.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
-import { type HoldfastError, InvalidArgumentError } from '../errors.ts'
+import { ADVICE } from '../engine/ticket-errors.ts'
+import { type HoldfastError, InvalidArgumentError, StoreError } from '../errors.ts'
 import { heldHere, ScopeChain } from './held-keys.ts'
 import { afterInner, hold, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
@@ -69,10 +70,7 @@ export async function holdTogether(
       // No look at the clocks: with hundreds of keys these looks would block the event loop. They are read at the end.
       for (const one of leases) if (one.isOverForGood) one.assertHeld()
     }
-    if (!settings.renew) {
-      const renewed = Promise.all(leases.slice(0, -1).map((lease) => lease.renewLast()))
-      await unlessAborted(renewed, settings.signal)
-    }
+    if (!settings.renew) await renewLast(context.engine, leases.slice(0, -1), { ...settings, startedAtMs })
     // The first may have been lost while the last was awaited.
     for (const lease of leases) lease.assertHeld()
     return new Together(leases)
@@ -81,6 +79,30 @@ export async function holdTogether(
     throw error
   }
 }
+
+/** Rejects if the store is silent for longer than `storeTimeout`, or else for the rest of `wait`. */
+async function renewLast(
+  { clock, store }: Engine,
+  leases: readonly HeldLease[],
+  { waitMs, storeTimeoutMs, signal, startedAtMs }: HoldSettings & { readonly startedAtMs: number },
+): Promise<void> {
+  const restMs = Math.max(SHORTEST_RENEWAL_MS, startedAtMs + waitMs - clock.monotonicMs())
+  const limitMs = Math.min(storeTimeoutMs ?? restMs, LONGEST_MS)
+  const silence = new AbortController()
+  const timer = clock.startTimer(limitMs, () => {
+    const why = `The ${store.name} store did not answer within ${Math.round(limitMs)} ms, so the keys were not renewed. ${ADVICE}`
+    silence.abort(new StoreError('store-unavailable', why, { key: leases[0]?.key }))
+  })
+  timer.keepAlive(true)
+  try {
+    await unlessAborted(Promise.all(leases.map((lease) => lease.renewLast())), signal, silence.signal)
+  } finally {
+    timer.stop()
+  }
+}
+
+/** Also if nothing of `wait` is left, the store has this long to answer. */
+const SHORTEST_RENEWAL_MS = 500
 
 export async function tryHoldTogether(
   context: LocksContext,

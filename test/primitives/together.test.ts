@@ -136,6 +136,30 @@ describe.each([
     await clock.advance(60_000)
   })
 
+  test.each([
+    { terms: { wait: '1h', storeTimeout: 2000 }, limitMs: 2000 },
+    { terms: { wait: 5000 }, limitMs: 4900 },
+    { terms: { wait: 200 }, limitMs: 500 },
+  ])(
+    'with renew: false are not awaited for longer than $terms while the store is silent',
+    async ({ terms, limitMs }) => {
+      const { clock, locks, other, store, rooms } = scene(options)
+      const held = await other.locks.acquire('b')
+      const waiting = errorOf(locks.acquireAll(['a', 'b'], { ttl: 60_000, renew: false, ...terms }))
+      await clock.advance(100)
+      const renew = store.renew.bind(store)
+      store.renew = () => new Promise(() => {})
+      await held.release()
+      const since = clock.monotonicMs()
+      const error = await clock.until(waiting)
+      expect(error).toMatchObject({ code: 'store-unavailable', key: 'a' })
+      expect(clock.monotonicMs() - since).toBeLessThan(limitMs + 50)
+      expect(await rooms()).toEqual([])
+      store.renew = renew
+      await clock.advance(60_000)
+    },
+  )
+
   test('are not delivered when one was lost while the rest was awaited', async () => {
     const { clock, locks, other } = scene(options)
     const held = await other.locks.acquire('b')
