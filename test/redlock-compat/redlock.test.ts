@@ -165,12 +165,12 @@ describe.each([
     const [one, two] = [`${resource()}a`, `${resource()}b`]
     const other = await own.acquire([two], 60_000)
     const queued = onceQueued()
-    const waiting = own.acquire([one, two], 3000)
+    const waiting = own.acquire([one, two], 10_000)
     await queued
-    await sleep(4000)
+    await sleep(6000)
     await other.release()
     const lock = await waiting
-    expect(lock.leases.remainingMs).toBeGreaterThan(1500)
+    expect(lock.leases.remainingMs).toBeGreaterThan(6000)
     await lock.release()
   })
 
