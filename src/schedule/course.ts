@@ -18,7 +18,7 @@ export class Course {
   #searchedUntilMs: number = Number.NEGATIVE_INFINITY
   /** A tick that was passed over, and that another process has begun. If that run breaks off, this process takes it over. */
   #begunMs: number | undefined
-  /** Ticks up to here came during a run of this process, and do not count as late. */
+  /** Ticks up to here came during a run, and do not count as late. */
   #excusedUntilMs: number = Number.NEGATIVE_INFINITY
   #lookedAt: Instant
   #learnedAt: Instant | undefined
@@ -147,9 +147,9 @@ export class Course {
     return this.nowMs - tickMs > this.#settings.windowMs + waitedMs && tickMs > this.#excusedUntilMs
   }
 
-  /** Ticks until now waited for a run of this process, so they are not late. With `missed: 'all'` they run anyway. */
-  excuse(): void {
-    if (this.#settings.missed !== 'all') this.#excusedUntilMs = this.nowMs
+  /** Ticks until then waited for a run, so they are not late. With `missed: 'all'` they run anyway. */
+  excuse(untilMs: number = this.nowMs): void {
+    if (this.#settings.missed !== 'all') this.#excusedUntilMs = Math.min(untilMs, this.nowMs)
   }
 
   /** The ticks between these instants. `caredForMs`: up to which age some process could still want to run one, or take it for missed. */

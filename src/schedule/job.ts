@@ -6,7 +6,8 @@ import { Ticks } from '../base/ticks.ts'
 import { ClosedError, InvalidArgumentError } from '../errors.ts'
 import { isHoldfastError, type Lease, type Locks, type StopOptions } from '../index.ts'
 import { findBegunTick } from './begun-tick.ts'
-import { Course, SKEW_MS } from './course.ts'
+import { Course } from './course.ts'
+import { LateTicks } from './late-ticks.ts'
 import { type Begin, Marks, type Sighting } from './marks.ts'
 import { MissedTicks } from './missed-ticks.ts'
 import { type JobSettings, parseStopOptions, type ScheduleSettings } from './options.ts'
@@ -54,12 +55,15 @@ export class Job implements ScheduledJob {
   readonly #ticks: Ticks
   readonly #marks: Marks
   readonly #settlement: TickSettlement
+  readonly #lateTicks: LateTicks
   readonly #stopping = new AbortController()
   readonly #runs = new Set<Run>()
   /** All that `stop()` has to wait for. */
   readonly #going = new Set<Promise<unknown>>()
   #course: Course
   #isStarted = false
+  /** The end of the grace of `stop()`, by the monotonic clock. */
+  #graceUntilMs = Number.NEGATIVE_INFINITY
   #last: FinishedRun | undefined
 
   /** @throws {InvalidArgumentError} when the expression or the zone is none. */
@@ -79,6 +83,10 @@ export class Job implements ScheduledJob {
     this.#settlement = new TickSettlement({
       ...{ name: parts.name, settings: parts.settings, schedule: parts.schedule },
       ...{ marks: this.#marks, ticks: this.#ticks, stopping: this.#stopping.signal },
+    })
+    this.#lateTicks = new LateTicks({
+      ...{ marks: this.#marks, settlement: this.#settlement },
+      ...{ settings: parts.settings, stopping: this.#stopping.signal },
     })
     // Makes nothing, and refuses what no store keeps as it is.
     parts.locks.readWrite(this.#marks.lock)
@@ -120,6 +128,7 @@ export class Job implements ScheduledJob {
   async stop(options: StopOptions = {}): Promise<void> {
     const graceMs = parseStopOptions(options, this.#parts.schedule.graceMs)
     const reason = this.#closed()
+    this.#graceUntilMs = this.#parts.schedule.clock.monotonicMs() + graceMs
     this.#stopping.abort(reason)
     const idle = new AbortController()
     const ended = Promise.allSettled(this.#going).then(() => idle.abort())
@@ -176,16 +185,18 @@ export class Job implements ScheduledJob {
   /** `left out`: the tick is too late. Nothing tells whether it has run. */
   async #attend(tickMs: number): Promise<'left out' | undefined> {
     if (await this.#marks.isSettled(tickMs)) return undefined
+    const course = this.#course
+    const waited = { tickMs, course, heldUntilMs: await this.#lateTicks.heldUntilMs(course) }
     return this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
       // The earlier holder may have settled the tick while this process waited for the lock.
       if (await this.#marks.isSettled(tickMs)) {
-        // With `queue` the last tick of this time runs, also if the process that settled this one is stopped.
-        if (this.#parts.settings.overlap === 'queue') this.#course.excuse()
+        await this.#lateTicks.excuseAfter(waited)
         return undefined
       }
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      const isLate = this.#course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))
-      if (isLate && !(await this.#mayBeginLate(tickMs, lease))) return 'left out'
+      const isLate = course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))
+      const fate = isLate ? await this.#lateTicks.fateOf(waited, lease) : 'runs'
+      if (fate !== 'runs') return fate === 'left out' ? fate : undefined
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
       const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
@@ -204,14 +215,6 @@ export class Job implements ScheduledJob {
       else await this.#runTick(tickMs, lease, begin)
       return undefined
     })
-  }
-
-  /** Whether the tick may have waited for the lock of a process that died, and no process has told that the tick was missed. */
-  async #mayBeginLate(tickMs: number, lease: Lease): Promise<boolean> {
-    const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
-    const waitedMs = Math.min(ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs, MOST_WAITED_MS)
-    if (this.#course.isLate(tickMs, waitedMs)) return false
-    return this.#marks.claimMissed(tickMs, this.#settlement.rememberMs(tickMs))
   }
 
   async #runTick(tickMs: number, lease: Lease, begin: Begin): Promise<void> {
@@ -299,6 +302,9 @@ export class Job implements ScheduledJob {
     const { clock } = this.#parts.schedule
     const leftMs = () => minHoldMs - elapsedMs(started, now(clock))
     if (leftMs() > 0) await paused(clock, leftMs(), AbortSignal.any([this.#stopping.signal, lease.signal]))
+    // To leave the lock taken never shortens its lease. So the last moment of `minHold` is awaited, within the grace.
+    const awaitedMs = Math.min(lease.remainingMs, this.#graceUntilMs - clock.monotonicMs())
+    if (leftMs() > 0 && leftMs() <= awaitedMs) await paused(clock, leftMs(), lease.signal)
     if (overlap === 'queue') await this.#settlement.skipOverlapped(this.#course, started, lease)
     if (this.#stopping.signal.aborted && leftMs() > 0 && lease.remainingMs > 0)
       await this.#settlement.bestEffort(() => this.#marks.leaveTaken(lease, leftMs()))
@@ -373,13 +379,5 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
   return new Date(nowMs - sinceMs)
 }
 
-/**
- * How long the lock stays taken after its holder has died: for the ttl, and on etcd for a third of it and 3 s more. A tick that waits
- * for such a lock is not late for that reason.
- */
-const DEATH_SPREAD = 1.5
-const DEATH_MARGIN_MS = 5000
-/** The store remembers settled ticks for longer than this, also if the process that settled one has a fast clock. */
-const MOST_WAITED_MS = SKEW_MS
 /** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3

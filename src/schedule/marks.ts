@@ -139,6 +139,11 @@ export class Marks {
     left.detach()
   }
 
+  /** How long ago the tick was settled, in milliseconds; `undefined` if it is not, or forgotten. */
+  async settledAgoMs(tickMs: number): Promise<number | undefined> {
+    return (await this.#holderOf(this.#keyOf(tickMs, 'done')))?.heldMs
+  }
+
   /** The process that settled a tick, and the result; `undefined` if it is not settled, or forgotten. */
   async settled(tickMs: number): Promise<(Sighting & { readonly result: TickResult }) | undefined> {
     const holder = await this.#holderOf(this.#keyOf(tickMs, 'done'))

@@ -55,6 +55,23 @@ describe('ticks that come while a run is going on', () => {
     expect(minutes(stage)).toEqual(['08:01', '08:03', '08:06', '08:08', '08:09', '08:10', '08:11'])
   })
 
+  test('do not include those of an outage after the run, with `queue`', async () => {
+    const stage = new Stage('2027-01-15T02:59:00Z')
+    const members = ['a', 'b'].map((name) => {
+      const member = stage.member(name)
+      const options = { overlap: 'queue', minHold: '30m' } as const
+      member.schedule.add('job', '0 * * * *', options, stage.work(member, MINUTE_MS))
+      member.schedule.start()
+      return member
+    })
+    await stage.clock.advance(11 * MINUTE_MS)
+    for (const { store } of members) store.always('lose request')
+    await stage.clock.advance(150 * MINUTE_MS)
+    for (const { store } of members) store.always('answer')
+    await stage.clock.advance(30 * MINUTE_MS)
+    expect(minutes(stage)).toEqual(['03:00', '06:00'])
+  })
+
   test('are run one by one with `queue` and `missed: all`', async () => {
     const stage = await longRuns({ overlap: 'queue', missed: 'all' }, 11.5 * MINUTE_MS)
     expect(stage.ticks).toHaveLength(11)

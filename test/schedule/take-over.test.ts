@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'vitest'
-import type { ScheduledJobOptions } from '../../src/schedule/index.ts'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { type ScheduledJobOptions, scheduleEvents } from '../../src/schedule/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { outcomeOf } from '../engine/scene.ts'
 import { type Member, Stage } from './stage.ts'
@@ -201,5 +201,40 @@ describe('when a process is stopped, and its run ends within the grace,', () => 
     expect(runs(stage)).toEqual(['old 03:00'])
     await stage.clock.advance(7 * MINUTE_MS)
     expect(runs(stage)).toEqual(['old 03:00', overlap === 'skip' ? 'new 03:30' : 'new 03:20'])
+  })
+
+  test.each([
+    { minHold: '25m', ran: ['old 03:00', 'new 03:20'], skipped: '03:10' },
+    { minHold: '16m', ran: ['old 03:00', 'new 03:10', 'new 03:30'], skipped: '03:20' },
+  ])(
+    'the last tick of its `minHold` ($minHold) runs in a process that starts after the stop',
+    async ({ minHold, ran, skipped }) => {
+      const overlapped: string[] = []
+      const tell = ({ scheduledAt }: { scheduledAt: Date }) => overlapped.push(scheduledAt.toISOString())
+      onTestFinished(scheduleEvents.on('overlapped', tell))
+      const stage = new Stage('2027-01-15T02:59:00Z')
+      const options = { expression: '*/10 * * * *', minHold, overlap: 'queue', forMs: 5 * MINUTE_MS } as const
+      const old = starts(stage, 'old', options)
+      await stage.clock.advance(5 * MINUTE_MS)
+      await stage.clock.until(old.schedule.stop({ grace: '1h' }))
+      await stage.clock.advance(MINUTE_MS)
+      starts(stage, 'new', options)
+      await stage.clock.advance(41 * MINUTE_MS)
+      expect(runs(stage)).toEqual(ran)
+      expect(overlapped).toEqual([`2027-01-15T${skipped}:00.000Z`])
+    },
+  )
+
+  test.each([
+    { grace: '10s', isFree: true },
+    { grace: 100, isFree: false },
+  ])('the last moment of a `minHold` is awaited within the grace ($grace)', async ({ grace, isFree }) => {
+    const stage = new Stage('2027-01-15T02:59:00Z')
+    const old = starts(stage, 'old', { minHold: '3m', ttl: '5m', forMs: 1000 })
+    await stage.clock.advance(4 * MINUTE_MS - 200)
+    const since = stage.clock.wallMs()
+    await stage.clock.until(old.schedule.stop({ grace }))
+    expect(stage.clock.wallMs() - since).toBeLessThan(250)
+    expect((await stage.clock.until(old.locks.peek('schedule:job'))) === null).toBe(isFree)
   })
 })
