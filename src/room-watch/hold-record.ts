@@ -58,6 +58,8 @@ export class KeyRecord implements KeyHistory {
   readonly holds: HoldRecord[] = []
   readonly samples: KeySample[] = []
   readonly #most: number
+  /** When a look last had the key, as far as this was noted. */
+  #seenAt: number | undefined
 
   constructor(most: number) {
     this.#most = most
@@ -87,6 +89,21 @@ export class KeyRecord implements KeyHistory {
   sample(sample: KeySample): void {
     this.samples.push(sample)
     if (this.samples.length > this.#most) this.samples.shift()
+  }
+
+  /** Whether the counts of the last sample are the same. */
+  hasLast({ holding, waiting }: KeySample): boolean {
+    const last = this.samples.at(-1)
+    return last?.holding === holding && last.waiting === waiting
+  }
+
+  seen(at: number): void {
+    this.#seenAt = at
+  }
+
+  /** When the key was looked at last. `completeAt`: when a look last had all keys. */
+  seenUntil(completeAt: number | undefined): number | undefined {
+    return this.#seenAt === undefined ? completeAt : Math.max(this.#seenAt, completeAt ?? this.#seenAt)
   }
 
   /** Drops what was over before `at`. */

@@ -78,6 +78,8 @@ export class RoomHistory {
   /** Keys without a record have not changed since then. */
   #calmSinceAt = 0
   #lookedAt = 0
+  /** When a look last had all rooms. Of an earlier run only the last look is known. */
+  #completeAt: number | undefined
   /** When the last look began, by the monotonic clock. */
   #begunMs = 0
   /** The longest time since a room of the last look may have been read. */
@@ -88,6 +90,7 @@ export class RoomHistory {
     this.#file = file
     const { holds, watched } = file?.load(prefix) ?? { holds: [], watched: [] }
     this.#watched = new WatchedTimes(watched)
+    this.#completeAt = watched.at(-1)?.untilAt
     for (const { key, hold } of holds) this.#restore(key, hold)
     this.#forget()
   }
@@ -183,6 +186,8 @@ export class RoomHistory {
       },
     })
     this.#lookedAt = at
+    if (!isCut) this.#completeAt = at
+    else for (const key of rooms.keys()) this.#byKey.get(key)?.seen(at)
     this.#forget()
     const keptSinceAt = this.#dropOld(at)
     const watched = this.#watched.look(at)
@@ -283,6 +288,7 @@ export class RoomHistory {
   /** A new record of a room that has not changed for as long as looks can tell. */
   #begun({ holders, queue }: InspectedRoom): KeyRecord {
     const record = new KeyRecord(this.#limits.entries)
+    record.seen(this.#lookedAt)
     for (const holder of holders) record.begin(holder, this.#lookedAt)
     record.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
     return record
@@ -308,19 +314,16 @@ export class RoomHistory {
     const record = this.#byKey.get(key)
     if (record === undefined) return
     const present = new Set(holders.map(({ id }) => id))
-    for (const hold of record.holds) {
-      if (hold.end !== undefined || present.has(hold.id)) continue
-      // Nobody saw its end, so the hold is known to have lasted only as long as somebody looked.
-      this.#end(key, hold, { untilAt: Math.max(hold.fromAt, this.#seenUntilAt(at)), end: 'unclear' })
-    }
+    const gone = record.holds.filter(({ id, end }) => end === undefined && !present.has(id))
+    // Nobody saw their end, so they are known to have lasted only as long as somebody looked at the key.
+    const untilAt = record.seenUntil(this.#completeAt) ?? at
+    for (const hold of gone) this.#end(key, hold, { untilAt: Math.max(hold.fromAt, untilAt), end: 'unclear' })
     const sizeBefore = record.size
-    for (const holder of holders) this.#note(key, record.begin(holder, at))
-    record.sample({ at, holding: holders.length, waiting: queue.length })
+    const begun = holders.map((holder) => record.begin(holder, at)).filter((hold) => hold !== undefined)
+    for (const hold of begun) this.#note(key, hold)
+    const sample = { at, holding: holders.length, waiting: queue.length }
+    if (gone.length > 0 || begun.length > 0 || !record.hasLast(sample)) record.sample(sample)
     this.#size += record.size - sizeBefore
-  }
-
-  #seenUntilAt(at: number): number {
-    return this.#watched.all.at(-1)?.untilAt ?? at
   }
 
   #forget(): void {

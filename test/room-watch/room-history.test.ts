@@ -159,3 +159,25 @@ test('a key that comes back into a look that was cut has its present holder', ()
     ['third', 'held'],
   ])
 })
+
+test('a hold that ended while looks were cut lasted until the last look that saw its key or was complete', () => {
+  const history = new RoomHistory(LIMITS)
+  look(history, 1000, [])
+  look(history, 2000, ['a', 'b'])
+  look(history, 3000, ['b', 'c'], true)
+  look(history, 4000, ['c'], true)
+  look(history, 5000, ['c'], true)
+  look(history, 6000, ['c'])
+  expect(history.of('a')?.holds).toMatchObject([{ end: 'unclear', untilAt: 2000 }])
+  expect(history.of('b')?.holds).toMatchObject([{ end: 'unclear', untilAt: 3000 }])
+})
+
+test('looks that were cut and saw no change push no history out', () => {
+  const history = new RoomHistory({ ...LIMITS, entries: 4 })
+  look(history, 1000, [])
+  look(history, 2000, ['a'])
+  const samplesBefore = history.of('a')?.samples.map(({ at }) => at)
+  for (let at = 3000; at < 20_000; at += 1000) look(history, at, at % 2000 === 0 ? ['a'] : ['b'], true)
+  look(history, 20_000, ['a', 'b'])
+  expect(history.of('a')?.samples.map(({ at }) => at)).toEqual(samplesBefore)
+})
