@@ -142,6 +142,11 @@ export class Course {
     return this.#ticks.last(this.nowMs) ?? Number.NEGATIVE_INFINITY
   }
 
+  /** Whether the tick is too late, unless something excuses that. */
+  isOld(tickMs: number): boolean {
+    return this.nowMs - tickMs > this.#settings.windowMs
+  }
+
   /** `waitedMs`: how long the tick may have waited for the lock of the job besides. */
   isLate(tickMs: number, waitedMs = 0): boolean {
     return this.nowMs - tickMs > this.#settings.windowMs + waitedMs && tickMs > this.#excusedUntilMs

@@ -86,7 +86,7 @@ export class Job implements ScheduledJob {
     })
     this.#lateTicks = new LateTicks({
       ...{ marks: this.#marks, settlement: this.#settlement },
-      ...{ settings: parts.settings, stopping: this.#stopping.signal },
+      settings: parts.settings,
     })
     // Makes nothing, and refuses what no store keeps as it is.
     parts.locks.readWrite(this.#marks.lock)
@@ -186,32 +186,36 @@ export class Job implements ScheduledJob {
   async #attend(tickMs: number): Promise<'left out' | undefined> {
     if (await this.#marks.isSettled(tickMs)) return undefined
     const course = this.#course
-    const waited = { tickMs, course, heldUntilMs: await this.#lateTicks.heldUntilMs(course) }
     return this.#underLock({ wait: Number.POSITIVE_INFINITY }, async (lease) => {
       // The earlier holder may have settled the tick while this process waited for the lock.
       if (await this.#marks.isSettled(tickMs)) {
-        await this.#lateTicks.excuseAfter(waited)
+        await this.#lateTicks.excuseAfter(tickMs, course)
         return undefined
       }
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      const isLate = course.isLate(tickMs) && !(await this.#marks.hasBegun(tickMs))
-      const fate = isLate ? await this.#lateTicks.fateOf(waited, lease) : 'runs'
-      if (fate !== 'runs') return fate === 'left out' ? fate : undefined
+      const isOpen = course.isOld(tickMs) && !(await this.#marks.hasBegun(tickMs))
+      const fate = isOpen ? await this.#lateTicks.mayRun(tickMs, course, lease) : 'runs'
+      if (fate === 'left out') return fate
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
       const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
-      const begin = await this.#marks.begin(tickMs, { most, rememberMs })
+      let begin: Begin | undefined
+      // No run has begun here, so no mark must say so.
+      const takeBack = async () => {
+        await begin?.lease.release()
+        if (fate === 'claimed') await this.#lateTicks.unclaim(tickMs)
+      }
       try {
+        begin = await this.#marks.begin(tickMs, { most, rememberMs })
         // The request took time: another process may have the job by now, and may have begun the run.
         lease.assertHeld()
       } catch (error) {
-        // No run has begun here, so the mark must not count one.
-        await begin?.lease.release()
+        await takeBack()
         throw error
       }
       if (begin === undefined) await this.#settlement.fail(tickMs, lease, most)
       // `stop()` waits only for runs that had begun, so none may begin now.
-      else if (this.#stopping.signal.aborted) await begin.lease.release()
+      else if (this.#stopping.signal.aborted) await takeBack()
       else await this.#runTick(tickMs, lease, begin)
       return undefined
     })

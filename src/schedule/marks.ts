@@ -78,6 +78,11 @@ export class Marks {
     return lease !== null
   }
 
+  /** Takes back what {@link claimMissed} has claimed. */
+  async forgetMissed(tickMs: number): Promise<void> {
+    await this.#locks.evictAll(this.#keyOf(tickMs, 'missed'), { reason: 'the tick did not begin' })
+  }
+
   /** Removes the marks of this many begins, because the tick is settled. */
   async forgetBegins(tickMs: number, attempts: number): Promise<void> {
     for (let attempt = 1; attempt <= attempts; attempt += 1) {

@@ -156,6 +156,22 @@ test.each([0, 1000])(
   },
 )
 
+test.each([1000, 60_000, 960_000])(
+  'the same with `queue`, where the last tick of a run (%i ms) runs after it',
+  async (forMs) => {
+    const stage = new Stage('2027-01-15T02:59:30Z')
+    for (const name of ['one', 'two', 'three']) {
+      const member = stage.member(name)
+      const options = { minHold: 1_230_000, overlap: 'queue' } as const
+      member.schedule.add('job', '* * * * *', options, stage.work(member, forMs))
+      member.schedule.start()
+    }
+    await stage.clock.advance(150 * 60_000)
+    expect(stage.ticks.length).toBeGreaterThan(4)
+    expect(stage.ticks).toEqual([...new Set(stage.ticks)])
+  },
+)
+
 test('a tick that was told as missed is not run, though its process died and the lock was withheld', async () => {
   const missed: number[] = []
   onTestFinished(scheduleEvents.on('missed', ({ count }) => missed.push(count)))
