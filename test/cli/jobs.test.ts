@@ -215,7 +215,7 @@ test('jobs pause, limits and resume say what the jobs of a name may do', async (
   const { stdout } = await shell.run(['jobs', 'limits'])
   expect(stdout.split('\n').map((line) => line.split(/ {2,}/))).toEqual([
     ['NAME', 'PAUSED', 'CONCURRENCY', 'RATE'],
-    ['bill', 'no', '5', '100 in 1m 00s'],
+    ['bill', 'no', '5', '100 in 1m'],
     ['mail', 'yes', '–', '–'],
     ['sms', 'yes', '–', '–'],
     [''],
