@@ -94,6 +94,8 @@ test('jobs that fail are alerted of, as long as more than a fifth of the attempt
   const run = async () => {
     for (let count = 0; count < 5; count += 1) await jobs.enqueue('mail', 1, { maxAttempts: 1 })
     await until('all are done', async () => (await jobs.backlog()).every(({ state }) => state === 'dead'))
+    // The metrics hear of the end after the database has answered.
+    await until('the worker knows it', () => worker.jobCount === 0)
     return scrape()
   }
   const good = [await run(), await run()]
