@@ -209,7 +209,7 @@ export class RedlockServer {
     if (this.#fault === undefined) return
     this.#fault = undefined
     this.#link.trust()
-    this.#pendingReleases.send()
+    this.#pendingReleases.send({ all: true })
     this.#options.watch.onBack()
   }
 
@@ -240,12 +240,15 @@ export class RedlockServer {
   /** Tries pending releases again by a timer: a waiter may depend on them although no other request goes to this server. */
   #sendReleasesLater(): void {
     if (this.#releaseTimer !== undefined || this.#closed || this.#pendingReleases.isEmpty) return
+    const pauseMs = this.#fault === undefined ? this.#pendingReleases.dueInMs : this.#pauseMs()
+    // Those that are under way come back here if they fail.
+    if (pauseMs === Number.POSITIVE_INFINITY) return
     this.#releaseTimer = setTimeout(() => {
       this.#releaseTimer = undefined
-      if (this.#fault === undefined) return this.#pendingReleases.send()
-      this.#probe()
+      if (this.#fault === undefined) this.#pendingReleases.send()
+      else this.#probe()
       this.#sendReleasesLater()
-    }, this.#pauseMs()).unref()
+    }, pauseMs).unref()
   }
 
   #pauseMs(): number {
