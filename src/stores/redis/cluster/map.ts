@@ -71,6 +71,8 @@ export class ClusterMap {
       let open = asked.size
       let second: View | undefined
       const take = (view: View): void => {
+        // A server that has left the cluster, or has not joined it yet, knows of no other.
+        if (view.masters.length === 0) return
         if (!view.masters.some((master) => master !== undefined && suspects.has(master))) return resolve(view)
         // In a fail-over some servers still name the old master. Or the suspect is back, and will say so within the grace.
         second ??= view
@@ -92,7 +94,8 @@ export class ClusterMap {
       }
     })
     clearTimeout(grace)
-    if (best === undefined) throw unreachable(errors)
+    if (best === undefined && heard.size === 0) throw unreachable(errors)
+    if (best === undefined) return heard
     this.#view = best
     this.#learned.clear()
     return heard
