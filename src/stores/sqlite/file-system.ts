@@ -9,6 +9,8 @@ const SHARED_BETWEEN_MACHINES: ReadonlySet<string> = new Set([
   ...['nfs', 'nfs4', 'cifs', 'smb3', 'smbfs', 'afs', 'coda', 'ncpfs', 'davfs'],
   ...['ceph', 'glusterfs', 'lustre', 'beegfs', 'gpfs', 'orangefs', 'pvfs2', 'ocfs2', 'gfs', 'gfs2'],
   ...['9p', 'virtiofs', 'vboxsf', 'vmhgfs', 'prl_fs'],
+  // Docker Desktop, between a container and the host.
+  ...['fakeowner', 'osxfs', 'grpcfuse', 'fuse.osxfs', 'fuse.grpcfuse'],
   ...[
     'fuse.sshfs',
     'fuse.nfs',
@@ -26,6 +28,9 @@ const SHARED_BETWEEN_MACHINES: ReadonlySet<string> = new Set([
     'fuse.curlftpfs',
     'fuse.smbnetfs',
     'fuse.vmhgfs-fuse',
+    'fuse.blobfuse',
+    'fuse.blobfuse2',
+    'fuse.mount-s3',
   ],
 ])
 
@@ -33,11 +38,16 @@ const SHARED_BETWEEN_MACHINES: ReadonlySet<string> = new Set([
 export function refuseNetworkFileSystem(folder: string, mountinfo: string = readMounts()): void {
   const type = fileSystemOf(realpathSync(folder), mountinfo)
   const network = folder.startsWith('\\\\') ? 'a network share' : type
-  if (network === undefined || (type !== undefined && !SHARED_BETWEEN_MACHINES.has(type))) return
+  if (network === undefined || (type !== undefined && !isShared(type))) return
   throw new StoreError(
     'store-refused',
     `Expected the lock file to be on a disk of this machine, got ${JSON.stringify(folder)} on ${network}, where SQLite's locks do not hold. Name a file on a local disk, or use a server store.`,
   )
+}
+
+/** The kernel may add the name of a device to the type, as in `virtiofs.virtiofs0`. */
+function isShared(type: string): boolean {
+  return SHARED_BETWEEN_MACHINES.has(type) || SHARED_BETWEEN_MACHINES.has(type.split('.')[0] ?? type)
 }
 
 /** The type of the file system that a path lies on, such as `ext4`, `nfs4` or `fuse.sshfs`. */

@@ -51,8 +51,9 @@ export class LockFile {
     }
     this.#options = options
     this.#path = path
-    this.#database = openDatabase(path, engine)
+    // Before it is opened. If the file is replaced in between, it is taken for another one, and opened anew.
     this.#identity = identityOf(path)
+    this.#database = openDatabase(path, engine)
   }
 
   /**

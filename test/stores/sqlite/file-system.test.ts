@@ -39,6 +39,9 @@ test('a folder on a network file system is refused, with its type; a local one i
     'ceph',
     'fuse.sshfs',
     'fuse.glusterfs',
+    'fakeowner',
+    'fuse.grpcfuse',
+    'virtiofs.virtiofs0',
   ]) {
     expect(() => refuseNetworkFileSystem(folder, mountedAs(type))).toThrow(
       expect.objectContaining({
