@@ -35,7 +35,7 @@ export function toStoreError(error: unknown, path: string): unknown {
     case CORRUPT:
       return new StoreError(
         'store-refused',
-        `The lock file ${file} is damaged. Stop the processes that use it and delete it; nothing but held locks is lost.`,
+        `The lock file ${file} is damaged. Stop the processes that use it and delete it with its -wal and -shm; nothing but held locks is lost.`,
         { cause },
       )
     case READ_ONLY:

@@ -120,7 +120,7 @@ export class LockFile {
     if (application_id === APPLICATION_ID) {
       const advice =
         user_version < SCHEMA_VERSION
-          ? 'Stop the programs with an older version of holdfast and delete the file; nothing but held locks is lost.'
+          ? 'Stop the programs with an older version of holdfast and delete the file with its -wal and -shm; nothing but held locks is lost.'
           : 'Use one version of holdfast in all programs that share it.'
       throw new StoreError(
         'store-refused',

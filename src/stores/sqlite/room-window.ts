@@ -128,7 +128,7 @@ class RoomWindow {
     if (look === undefined)
       throw new StoreError(
         'store-refused',
-        'The lock file is damaged: its table `meta` is empty. Delete the file.',
+        'The lock file is damaged: its table `meta` is empty. Delete it with its -wal and -shm.',
       )
     const [
       units,
@@ -373,7 +373,7 @@ function checkedFence(fence: number, key: string): number {
 function damagedRoom(key: string, what: string, cause?: unknown): StoreError {
   return new StoreError(
     'store-refused',
-    `The lock file is damaged: it holds ${what}. Stop the processes that use the file and delete it. Nothing but held locks is lost.`,
+    `The lock file is damaged: it holds ${what}. Stop the processes that use the file and delete it with its -wal and -shm. Nothing but held locks is lost.`,
     { key, cause },
   )
 }

@@ -80,7 +80,7 @@ test.each([
   [
     'earlier',
     4,
-    'Stop the programs with an older version of holdfast and delete the file; nothing but held locks is lost.',
+    'Stop the programs with an older version of holdfast and delete the file with its -wal and -shm; nothing but held locks is lost.',
   ],
 ])('a lock file of a %s format is refused, and is not changed', async (_, format, advice) => {
   const path = freshPath('locks.db')
@@ -104,7 +104,7 @@ test('a damaged lock file is refused, with what to do', async () => {
   writeFileSync(path, readFileSync(sound).fill(0x5a, 1_024))
   const error = await errorOf(path)
   expect(error.message).toBe(
-    `The lock file "${path}" is damaged. Stop the processes that use it and delete it; nothing but held locks is lost.`,
+    `The lock file "${path}" is damaged. Stop the processes that use it and delete it with its -wal and -shm; nothing but held locks is lost.`,
   )
 })
 
