@@ -1,5 +1,6 @@
 import { UNLIMITED } from '../contract/index.ts'
 import type { Locks } from '../index.ts'
+import { outerHolds } from './outer-holds.ts'
 import { findRoom } from './room.ts'
 import type { HoldShape, TakePlan } from './take-plan.ts'
 
@@ -21,31 +22,6 @@ export async function waitsForItself(locks: Locks, { key, shape }: TakePlan): Pr
     most = Math.min(most, outer.limit)
   }
   return together > most && together > units
-}
-
-/** What the command of this lease finds in `HOLDFAST_HOLDS`: the holds of all runs that it is under. */
-export function holdsWith({ key, id }: OuterHold): string {
-  return JSON.stringify([...outerHolds(), { key, id }])
-}
-
-interface OuterHold {
-  readonly key: string
-  readonly id: string
-}
-
-function outerHolds(): readonly OuterHold[] {
-  try {
-    const holds: unknown = JSON.parse(process.env['HOLDFAST_HOLDS'] ?? '[]')
-    return Array.isArray(holds) ? holds.filter(isHold) : []
-  } catch {
-    // Somebody else has set it.
-    return []
-  }
-}
-
-function isHold(value: unknown): value is OuterHold {
-  const { key, id } = (value ?? {}) as { readonly [K in keyof OuterHold]?: unknown }
-  return typeof key === 'string' && typeof id === 'string'
 }
 
 function shareOf(shape: HoldShape): { readonly units: number; readonly limit: number } {
