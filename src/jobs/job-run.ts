@@ -198,10 +198,9 @@ export class JobRun {
     return this.#endedAt !== undefined
   }
 
-  /** How long its handler has run; after its end, how long the settlement takes, unless another transaction holds that up. */
-  get boundedMs(): number {
-    if (this.#endedAt === undefined) return this.runsForMs
-    return this.isHeldUp ? 0 : performance.now() - this.#endedAt
+  /** How long its settlement has taken up to now. */
+  get settlesForMs(): number {
+    return this.#endedAt === undefined ? 0 : performance.now() - this.#endedAt
   }
 
   /** How long it has waited here for a place, as long as it is not begun. */

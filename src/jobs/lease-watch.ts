@@ -66,10 +66,7 @@ export class LeaseWatch {
       if (run.isCutOff) continue
       if (run.remainingMs <= 0) run.lose('expired')
       else nextMs = Math.min(nextMs, run.remainingMs)
-      // Another transaction may hold up the settlement. Meanwhile the lease is renewed, so that no other worker has the job. But a
-      // settlement that the database refuses again and again must not keep the job for ever.
-      const mostMs = run.isEnded ? Math.max(maxRunMs, LONGEST_SETTLEMENT_MS) : maxRunMs
-      if (run.boundedMs >= mostMs) run.cutOff(tookTooLong(run, maxRunMs))
+      if (isTooLong(run, maxRunMs)) run.cutOff(tookTooLong(run, maxRunMs))
     }
     if (performance.now() >= this.#renewAt) void this.#renew()
     if (runs.size > 0) this.#lookIn(Math.max(1, nextMs))
@@ -107,8 +104,17 @@ export class LeaseWatch {
   }
 }
 
+/**
+ * Another transaction may hold up the settlement. Meanwhile the lease is renewed, so that no other worker has the job. But a
+ * settlement that the database refuses again and again must not keep the job for ever.
+ */
+function isTooLong(run: JobRun, maxRunMs: number): boolean {
+  if (!run.isEnded) return run.runsForMs >= maxRunMs
+  return !run.isHeldUp && run.settlesForMs >= Math.max(maxRunMs, LEAST_SETTLEMENT_MS)
+}
+
 /** How long a settlement is tried at least. */
-const LONGEST_SETTLEMENT_MS = 60_000
+const LEAST_SETTLEMENT_MS = 60_000
 const LOOK_MS = 250
 const SOON_MS = 5
 

@@ -193,9 +193,8 @@ export class Job implements ScheduledJob {
         return undefined
       }
       // A tick that no process has begun in time is left out. A run that broke off is taken over, however late it is.
-      const isOpen = course.isOld(tickMs) && !(await this.#marks.hasBegun(tickMs))
-      const fate = isOpen ? await this.#lateTicks.mayRun(tickMs, course, lease) : 'runs'
-      if (fate === 'left out') return fate
+      const isLate = course.isOld(tickMs) && !(await this.#marks.hasBegun(tickMs))
+      if (isLate && !(await this.#lateTicks.claim(tickMs, course, lease))) return 'left out'
       // If this process dies, the mark must outlive the lease, so that the next process sees that a run has begun.
       const rememberMs = Math.min(this.#settlement.rememberMs(tickMs) + 2 * lease.toJSON().ttlMs, LONGEST_MS)
       const most = this.#parts.settings.afterCrash === 'skip' ? 1 : MOST_ATTEMPTS
@@ -203,7 +202,7 @@ export class Job implements ScheduledJob {
       // No run has begun here, so no mark must say so.
       const takeBack = async () => {
         await begin?.lease.release()
-        if (fate === 'claimed') await this.#lateTicks.unclaim(tickMs)
+        if (isLate) await this.#lateTicks.unclaim(tickMs)
       }
       try {
         begin = await this.#marks.begin(tickMs, { most, rememberMs })

@@ -30,18 +30,19 @@ export class LateTicks {
     course.excuse(Math.max(endedMs, tickMs + settings.minHoldMs))
   }
 
-  /** Whether a tick that no process has begun still runs. Call it under the lock. */
-  async mayRun(tickMs: number, course: Course, lease: Lease): Promise<LateFate> {
-    const { marks, settlement, settings } = this.#parts
-    const ageMs = course.nowMs - tickMs
-    if (ageMs <= settings.windowMs) return 'runs'
+  /**
+   * Whether an old tick that no process has begun runs all the same. Then no other process tells that it was missed. Call it under the
+   * lock.
+   */
+  async claim(tickMs: number, course: Course, lease: Lease): Promise<boolean> {
+    const { marks, settlement } = this.#parts
+    const rememberMs = settlement.rememberMs(tickMs)
     // It may have run, and the store has forgotten that.
-    if (ageMs >= settlement.rememberMs(tickMs) - SKEW_MS) return 'left out'
+    if (course.nowMs - tickMs >= rememberMs - SKEW_MS) return false
     const { ttlMs, lockDelayMs = 0 } = lease.toJSON()
     const waitedMs = Math.min(ttlMs * DEATH_SPREAD + DEATH_MARGIN_MS + lockDelayMs, MOST_WAITED_MS)
-    if (course.isLate(tickMs, waitedMs)) return 'left out'
-    // Unless a process has told that the tick was missed.
-    return (await marks.claimMissed(tickMs, settlement.rememberMs(tickMs))) ? 'claimed' : 'left out'
+    if (course.isLate(tickMs, waitedMs)) return false
+    return marks.claimMissed(tickMs, rememberMs)
   }
 
   /** The claimed tick does not begin here, so another process may run it. */
@@ -50,9 +51,6 @@ export class LateTicks {
     await settlement.bestEffort(() => marks.forgetMissed(tickMs))
   }
 }
-
-/** `claimed`: it runs late, so no other process may tell that it was missed. */
-export type LateFate = 'runs' | 'claimed' | 'left out'
 
 /**
  * How long the lock stays taken after its holder has died: for the ttl, and on etcd for a third of it and 3 s more. A tick that waits

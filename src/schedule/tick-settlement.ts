@@ -75,17 +75,8 @@ export class TickSettlement {
     const endMs = started.wallMs + clock.monotonicMs() - started.monotonicMs
     const untilMs =
       overlap === 'queue' ? Math.min(course.queuedMs - 1, endMs) : Math.max(endMs, started.wallMs + minHoldMs)
-    await this.skip(course, { fromMs: started.wallMs, untilMs }, lease)
-  }
-
-  /** Settles the ticks after `fromMs`, up to `untilMs`, as skipped. */
-  async skip(
-    course: Course,
-    { fromMs, untilMs }: { readonly fromMs: number; readonly untilMs: number },
-    lease: Lease,
-  ): Promise<void> {
     await this.bestEffort(async () => {
-      const ticks = [...course.between(fromMs, untilMs, this.rememberMs(untilMs))]
+      const ticks = [...course.between(started.wallMs, untilMs, this.rememberMs(untilMs))]
       for (let at = 0; at < ticks.length; at += AT_ONCE) {
         if (lease.remainingMs === 0) return
         await Promise.all(ticks.slice(at, at + AT_ONCE).map((tick) => this.#skip(tick)))

@@ -10,13 +10,7 @@ export class ProcessGroup {
 
   /** `false` when the group is empty. */
   signal(name: NodeJS.Signals | 0): boolean {
-    try {
-      process.kill(-this.pid, name)
-      return true
-    } catch (error) {
-      // EPERM: the group exists and belongs to another user (sudo), so it cannot be signalled.
-      return (error as NodeJS.ErrnoException).code !== 'ESRCH'
-    }
+    return this.#send(name) !== 'empty'
   }
 
   /**
@@ -25,15 +19,16 @@ export class ProcessGroup {
    */
   async gone(): Promise<boolean> {
     for (let waitedMs = 0; waitedMs < LONGEST_DEATH_MS && this.signal(0); waitedMs += 5) await sleep(5)
-    return !this.#isForeign()
+    return this.#send(0) !== 'foreign'
   }
 
-  #isForeign(): boolean {
+  #send(name: NodeJS.Signals | 0): 'sent' | 'empty' | 'foreign' {
     try {
-      process.kill(-this.pid, 0)
-      return false
+      process.kill(-this.pid, name)
+      return 'sent'
     } catch (error) {
-      return (error as NodeJS.ErrnoException).code === 'EPERM'
+      // EPERM: the group exists and belongs to another user (sudo), so it cannot be signalled.
+      return (error as NodeJS.ErrnoException).code === 'ESRCH' ? 'empty' : 'foreign'
     }
   }
 }

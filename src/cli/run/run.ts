@@ -146,7 +146,7 @@ function exitCodeFor(ending: Ending, { plan, lease, guardian }: EndedRun): numbe
       return EXIT.noProcess
     case 'unknown':
       complain(
-        `the process that guards the command died while it started it: the command may still run. ${json(plan.key)} stays taken for ${age(lease.remainingMs)}.`,
+        `the process that guards the command died while it started it: the command may still run.${stillTaken(plan, lease)}`,
       )
       return EXIT.lost
     case 'out-of-reach':
