@@ -1,5 +1,4 @@
-import { randomUUID } from 'node:crypto'
-import { existsSync, linkSync, mkdirSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, rmdirSync, rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { StoreError } from '../../errors.ts'
 import { scripts } from './sql/scripts.generated.ts'
@@ -10,43 +9,33 @@ export const APPLICATION_ID = 0x486f6c64
 export const SCHEMA_VERSION = 5
 
 /**
- * Makes a lock file under another name and then links it to its own name. So no process ever sees half a lock file, and a
- * failure (a full disk) removes nothing that another process has just begun to use. On a file system without links this makes
- * nothing, and SQLite makes the file in place.
+ * Makes an empty file, and the folders that are missing. The tables follow in the first transaction, so a process that is killed in
+ * between leaves an empty file, which the next one goes on with. If the file cannot be made, nothing is left behind.
  */
 export function createFile(path: string, engine: SqliteEngine | undefined): void {
   const removeFolders = makeFolders(dirname(path))
-  const draft = `${path}.${randomUUID()}`
   try {
-    // No prepared statements: the package would keep the file open for them.
-    const database = openDatabase(draft, engine)
-    try {
-      createTables(database)
-    } finally {
-      database.close()
-    }
-    linkSync(draft, path)
-    removeDraft(draft)
+    openDatabase(path, engine).close()
   } catch (error) {
-    removeDraft(draft)
-    const code = error instanceof Error && 'code' in error ? error.code : undefined
-    // Another process was faster, or the file system has no links.
-    if (code === 'EEXIST' || code === 'EPERM' || code === 'ENOTSUP' || code === 'ENOSYS') return
     removeFolders()
     throw error
   }
 }
 
-function removeDraft(draft: string): void {
-  for (const suffix of ['', '-journal']) rmSync(draft + suffix, { force: true })
-}
-
-/** Makes the tables in an empty database. Two processes may do it in the same one. */
-export function createTables(database: Database): void {
+/**
+ * Makes the tables in an empty database. Two processes may do it in the same one.
+ *
+ * `-wal` and `-shm` may be those of a deleted lock file: SQLite would write the rows of the one into the new file, and believe what the
+ * other says of a log that is gone. No process uses them with an empty database, and this one has the write lock.
+ */
+export function createTables(database: Database, path: string): void {
   try {
+    database.exec(`PRAGMA page_size = ${PAGE_BYTES}; BEGIN IMMEDIATE`)
+    const { tables } = database.prepare('SELECT count(*) AS tables FROM sqlite_schema').get() as {
+      readonly tables: number
+    }
+    if (tables === 0) for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true })
     database.exec(`
-      PRAGMA page_size = ${PAGE_BYTES};
-      BEGIN IMMEDIATE;
       ${scripts.schema}
       PRAGMA application_id = ${APPLICATION_ID};
       PRAGMA user_version = ${SCHEMA_VERSION};

@@ -1,10 +1,13 @@
 import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 
-/** Whether another connection has the file's write lock, or is recovering the file. */
+/**
+ * Whether another connection has the file's write lock, is recovering the file, or was faster to delete the log that a deleted lock
+ * file left beside a new one.
+ */
 export function isBusy(error: unknown): boolean {
   const code = primaryCode(error)
-  return code === BUSY || code === LOCKED || code === PROTOCOL
+  return code === BUSY || code === LOCKED || code === PROTOCOL || extendedCode(error) === NOTHING_TO_DELETE
 }
 
 /** Whether a table does not take a row, as a number that is none. */
@@ -67,9 +70,19 @@ export function toStoreError(error: unknown, path: string): unknown {
 
 /** SQLite's primary result code; `undefined` for errors that are not SQLite's. */
 function primaryCode(error: unknown): number | undefined {
+  const code = extendedCode(error)
+  if (code !== undefined) return code & 0xff
+  return error instanceof Error && 'code' in error && error.code === 'ERR_SQLITE_ERROR'
+    ? codeOfText(error.message)
+    : undefined
+}
+
+/** Of `node:sqlite` and of the package. */
+function extendedCode(error: unknown): number | undefined {
   if (!(error instanceof Error)) return undefined
-  if ('errcode' in error && typeof error.errcode === 'number') return error.errcode & 0xff
-  return 'code' in error && error.code === 'ERR_SQLITE_ERROR' ? codeOfText(error.message) : undefined
+  const { sqliteExtendedCode, errcode } = error as Error & Readonly<Record<string, unknown>>
+  const code = sqliteExtendedCode ?? errcode
+  return typeof code === 'number' ? code : undefined
 }
 
 /** Deno's errors of `exec` and of opening a file have SQLite's text and no code. */
@@ -94,6 +107,7 @@ const CANNOT_OPEN = 14
 const PROTOCOL = 15
 const CONSTRAINT = 19
 const NOT_A_DATABASE = 26
+const NOTHING_TO_DELETE = IO_ERROR | (23 << 8)
 
 /** What SQLite says for a code (`sqlite3_errstr`). Its further codes fall under the generic one here. */
 const TEXTS: readonly (readonly [code: number, text: string])[] = [

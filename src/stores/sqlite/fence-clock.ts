@@ -29,6 +29,12 @@ export function timeSince(moment: Moment, time: StoreTime): StoreTime {
   return { ms: time.ms, us }
 }
 
+/** No later step computes a lower time from this moment, whatever the wall clock shows by then. */
+export function leastLaterUs(moment: Moment, time: StoreTime): number {
+  const sinceMs = Math.min(Math.max(time.ms - moment.ms, 0), GOOD_MS)
+  return Math.floor(moment.us + sinceMs * 1000)
+}
+
 /** Later than every moment that a power cut may have lost: commits reach the disk within half a minute. */
 export function momentAfterReboot(last: Moment, time: StoreTime): Moment {
   return { ms: time.ms, us: Math.max(time.us, last.us + LOST_AT_MOST_MS * 1000) }

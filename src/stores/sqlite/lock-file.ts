@@ -36,7 +36,7 @@ export class LockFile {
   #writeAhead: PreparedStatement | undefined
   #statements: SqliteStatements | undefined
 
-  /** Makes the file and its folders if they are missing. If that fails, leaves nothing behind. */
+  /** Makes the file and its folders if they are missing. */
   constructor(options: LockFileOptions) {
     const { engine, now } = options
     // First, because it throws where the processes of the machine share no clock.
@@ -93,7 +93,7 @@ export class LockFile {
   #prepare(): SqliteStatements {
     const database = this.#database
     // The look at whose file it is comes first, because the pragmas below change the file.
-    if (!this.#isOurs()) createTables(database)
+    if (!this.#isOurs()) createTables(database, this.#path)
     this.#useWriteAheadLog()
     // No commit waits for the disk. A power cut may lose commits, but it ends every holder and waiter, too. The file has to be
     // sound afterwards, which OFF would not guarantee.
@@ -147,7 +147,8 @@ export class LockFile {
   /**
    * Clears the rows of an earlier boot: their processes are gone, and their times mean nothing now. Another name does not prove a
    * reboot: a container may have a name of its own, and a runtime may not be allowed to read it. So either of two things has to come
-   * with it: a clock that is behind, or a wall clock that has gained on it, because the machine's clock begins anew with each boot.
+   * with it: a clock that is behind, or a wall clock that has gained on it. Since the machine's clock begins anew with each boot, the
+   * gain is at least what that clock showed last. A machine that sleeps gains, too, but seldom for longer than it ran before.
    */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options
@@ -163,7 +164,7 @@ export class LockFile {
     const isBehind = time.ms < meta.ms
     if (meta.boot === boot && (boot !== '' || !isBehind)) return
     const gainedMs = (time.us - meta.us) / 1000 - (time.ms - meta.ms)
-    if (isBehind || (meta.boot !== boot && gainedMs > MOST_GAINED_MS))
+    if (isBehind || (meta.boot !== boot && gainedMs > Math.max(meta.ms, MOST_SET_MS)))
       database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
     const mayBeNew = isBehind || (meta.boot !== '' && boot !== '')
     const { ms, us } = mayBeNew ? momentAfterReboot(meta, time) : meta
@@ -171,8 +172,8 @@ export class LockFile {
   }
 }
 
-/** As long as the rows of an earlier boot may last beyond their ttl. A wall clock is seldom set by so much. */
-const MOST_GAINED_MS = 60_000
+/** A wall clock is seldom set by more. */
+const MOST_SET_MS = 60_000
 
 /** Identifies the file itself, and not its name. */
 function identityOf(path: string): string | undefined {

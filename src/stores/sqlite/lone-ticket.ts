@@ -1,6 +1,6 @@
 import type { AcquireAnswer, ReleaseAnswer, ReleaseRequest, Ticket } from '../../contract/store.ts'
 import type { StoreTime } from '../../law/room.ts'
-import { isGood, type Moment, timeSince } from './fence-clock.ts'
+import { isGood, leastLaterUs, type Moment, timeSince } from './fence-clock.ts'
 import type { SqliteStatements } from './statements.ts'
 
 /**
@@ -12,8 +12,8 @@ import type { SqliteStatements } from './statements.ts'
  */
 export class LoneTicket {
   /**
-   * The moment of the fence clock that this process read last. A statement writes nothing if the file has another moment by now. So the
-   * fence is the one that the law would give.
+   * The moment of the fence clock that this process read last. If the file has another one by now, a ticket takes its key by the law. So
+   * the fence is the one that the law would give.
    */
   moment: Moment | undefined
 
@@ -42,8 +42,8 @@ export class LoneTicket {
   ): ReleaseAnswer | undefined {
     const { moment } = this
     if (moment === undefined || cancel) return undefined
-    const { ms, us } = timeSince(moment, time)
-    const left = statements.leaveFree(key, id, ms, us, moment.ms, moment.us)
+    // The file may have a later moment by now. That would only allow more.
+    const left = statements.leaveFree(key, id, time.ms, leastLaterUs(moment, time))
     return left ? { was: 'held' } : undefined
   }
 }

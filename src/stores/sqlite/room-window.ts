@@ -11,7 +11,7 @@ import {
   type Waiter,
 } from '../../law/room.ts'
 import { isConstraint } from './failures.ts'
-import { isGood, type Moment, timeSince } from './fence-clock.ts'
+import { isGood, leastLaterUs, type Moment, timeSince } from './fence-clock.ts'
 import type { CrowdRow, HolderRow, SqliteStatements, WaiterRow } from './statements.ts'
 
 /** The ticket that a step is about, and the time. */
@@ -209,7 +209,7 @@ class RoomWindow {
     // A ticket may be granted the key and evicted by one step. Its message has told the fence.
     if (granted && !this.#isHeldUnder(lastFence)) this.#above = Math.max(this.#above, lastFence + 1)
     // Fences run ahead of the clock when one step admits many, or when the clock stands still.
-    if (this.#above > us || (granted && !isGood(this.moment, this.time))) {
+    if (this.#above > leastLaterUs(this.moment, this.time) || (granted && !isGood(this.moment, this.time))) {
       this.moment = { ms, us: Math.max(us, this.#above) }
       this.#statements.setClock.run(this.moment.ms, this.moment.us)
     }

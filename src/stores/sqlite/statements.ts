@@ -65,9 +65,7 @@ export interface SqliteStatements {
     ]
   >
   /** Drops the holder of a mutex that nobody waits for. False if anything else has to be done. */
-  readonly leaveFree: Change<
-    [key: string, id: string, now: number, nowUs: number, clockMs: number, clockUs: number]
-  >
+  readonly leaveFree: Change<[key: string, id: string, now: number, leastLaterFence: number]>
   readonly keepHolder: Query<
     [state: HolderState, expiresAt: number, holdUntil: number, inbox: string, key: string, id: string]
   >

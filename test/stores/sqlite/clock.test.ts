@@ -90,6 +90,24 @@ test('a fence is above the one before, when the wall clock was set back in betwe
   }
 })
 
+test('fences that ran ahead at the end of a second of the clock are not given again', async () => {
+  const machine = new Machine()
+  const store = machine.open()
+  const readers = Array.from({ length: 100 }, () => ticket({ key: 'key', limit: 1000 }))
+  // Its grant writes the moment that is good for a second.
+  const writer = ticket({ key: 'key' })
+  await store.acquire(writer)
+  for (const reader of readers) await store.acquire(reader)
+  machine.pass(999.99)
+  await store.release({ key: 'key', id: writer.id, cancel: false })
+  const fences = (await store.renew(readers)).map((answer) => (answer.tag === 'held' ? answer.fence : 0n))
+  machine.pass(10)
+  for (const { id } of readers) await store.release({ key: 'key', id, cancel: false })
+  machine.wallMs -= 3_600_000
+  expect(await fenceOf(store)).toBeGreaterThan(fences.at(-1) ?? 0n)
+  await store.close()
+})
+
 test('after a reboot no ticket holds, waits or is gone', async () => {
   const machine = new Machine()
   const before = machine.open()
@@ -143,6 +161,21 @@ test.each([
   expect(fences).toEqual([...fences].sort((before, after) => (before < after ? -1 : 1)))
   expect(new Set(fences).size).toBe(fences.length)
   for (const store of [one, ...stores]) await store.close()
+})
+
+test('a process with another name for the boot drops no ticket after the machine has slept', async () => {
+  const machine = new Machine()
+  machine.ms = 4 * 3_600_000
+  const one = machine.open()
+  const mine = ticket()
+  const answer = await one.acquire(mine)
+  // The monotonic clock stands still meanwhile.
+  machine.wallMs += 3 * 3_600_000
+  const other = machine.open({ boot: '' })
+  expect(await other.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+  expect(await one.renew([mine])).toEqual([answer])
+  await one.close()
+  await other.close()
 })
 
 test('a reboot is noticed although the machine runs for longer than before its last grant', async () => {

@@ -16,7 +16,6 @@ const SQL = 'stores/sqlite/sql/scripts.generated.ts'
 const LONE = 'stores/sqlite/lone-ticket.ts'
 
 const TAKING = 'SELECT 1 FROM meta WHERE clock_ms = ?12 AND clock_us = ?13'
-const LEAVING = 'SELECT 1 FROM meta WHERE clock_ms = ?5 AND clock_us = ?6'
 const OTHERS = 'AND NOT EXISTS (SELECT 1 FROM holder WHERE key = ?1)'
 const CLOSED = 'AND NOT EXISTS (SELECT 1 FROM closure WHERE key = ?1)'
 const BURIED = 'AND NOT EXISTS (SELECT 1 FROM tombstone WHERE key = ?1 AND id = ?2 AND until > ?9)'
@@ -29,21 +28,14 @@ const mistakes: readonly (readonly [mistake: string, file: string, find: string,
   ['a key is taken within a lock-delay', SQL, `${CLOSED}\n`, '\n'],
   ['a ticket that was evicted takes the key', SQL, `${BURIED}\n`, '\n'],
   ['a fence is computed from an earlier moment', SQL, TAKING, 'SELECT 1 WHERE ?12 = ?12 AND ?13 = ?13'],
-  ['a moment is used after its second', LONE, '|| !isGood(moment, time)', ''],
   ['the minimum hold is forgotten', LONE, 'minHoldMs > 0 ? ms + minHoldMs : 0', '0'],
   ['a lease ends before its minimum hold', LONE, 'Math.max(ms + ttlMs, holdUntil)', 'ms + ttlMs'],
   ['a ticket that can never hold holds', LONE, '|| units > limit', ''],
   ['a tombstone is not left', LONE, '|| cancel', ''],
-  ['nobody is let in after a release', SQL, `?6)\n  ${WAITERS}`, '?6)'],
+  ['nobody is let in after a release', SQL, `fence < ?4\n  ${WAITERS}`, 'fence < ?4'],
   ['an expired holder is released', SQL, 'AND expires_at > ?3 AND', 'AND'],
   ['a minimum hold is cut short', SQL, ' AND hold_until <= ?3', ''],
   ['a fence is given twice', SQL, 'AND fence < ?4', 'AND ?4 = ?4'],
-  [
-    'the time of a release is computed from an earlier moment',
-    SQL,
-    LEAVING,
-    'SELECT 1 WHERE ?5 = ?5 AND ?6 = ?6',
-  ],
 ]
 
 describe('a check notices that', () => {

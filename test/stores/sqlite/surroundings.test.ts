@@ -185,11 +185,13 @@ async function errorsAsNobody(paths: readonly string[]): Promise<unknown> {
   return told
 }
 
-test('on a full disk a new file leaves nothing behind', async () => {
+test('on a full disk a new file stays empty, and is used once there is room', async () => {
   const path = freshPath('new', 'locks.db')
   // Half of the space that the tables need.
   expect(await errorsWithin(4, path, 1)).toEqual({ held: 0, code: 'store-unavailable' })
-  expect(existsSync(join(path, '..', '..'))).toBe(false)
+  expect(readdirSync(join(path, '..'))).toEqual(['locks.db'])
+  expect(statSync(path).size).toBe(0)
+  expect(await errorsWithin(1000, path, 1)).toEqual({ held: 1, code: undefined })
 })
 
 test('a disk that fills up costs the calls that need room, and the file stays sound', async () => {
@@ -219,24 +221,30 @@ async function errorsWithin(
   return JSON.parse(output)
 }
 
-test('a file that was deleted is made anew, and its holders hear of that', async () => {
-  const path = freshPath('locks.db')
-  const [one, other] = [await openSqlite(path), await openSqlite(path)]
-  const mine = ticket()
-  const before = await one.acquire(mine)
-  for (const suffix of ['', '-wal', '-shm']) rmSync(path + suffix, { force: true })
-  await until('the holder is told', async () => (await one.renew([mine]))[0]?.tag === 'gone')
-  const again = ticket()
-  const after = await one.acquire(again)
-  if (before.tag !== 'held' || after.tag !== 'held') throw new Error('Expected both to be held')
-  expect(after.fence).toBeGreaterThan(before.fence)
-  await until('the other process follows', async () => (await other.renew([again]))[0]?.tag === 'held')
-  await one.close()
-  await other.close()
-  const later = await openSqlite(path)
-  expect(await later.renew([again])).toMatchObject([{ tag: 'held' }])
-  await later.close()
-})
+test.each([
+  ['with', ['', '-wal', '-shm']],
+  ['without', ['']],
+])(
+  'a file that was deleted %s its companions is made anew, and its holders hear of that',
+  async (_, suffixes) => {
+    const path = freshPath('locks.db')
+    const [one, other] = [await openSqlite(path), await openSqlite(path)]
+    const mine = ticket()
+    const before = await one.acquire(mine)
+    for (const suffix of suffixes) rmSync(path + suffix, { force: true })
+    await until('the holder is told', async () => (await one.renew([mine]))[0]?.tag === 'gone')
+    const again = ticket()
+    const after = await one.acquire(again)
+    if (before.tag !== 'held' || after.tag !== 'held') throw new Error('Expected both to be held')
+    expect(after.fence).toBeGreaterThan(before.fence)
+    await until('the other process follows', async () => (await other.renew([again]))[0]?.tag === 'held')
+    await one.close()
+    await other.close()
+    const later = await openSqlite(path)
+    expect(await later.renew([again])).toMatchObject([{ tag: 'held' }])
+    await later.close()
+  },
+)
 
 test('wakes flow again after everything was deleted', async () => {
   const path = freshPath('locks.db')
