@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { chmodSync, chownSync, lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs'
+import { chmodSync, chownSync, existsSync, lstatSync, realpathSync, rmdirSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { WakeFolder } from './wake-folder.ts'
@@ -88,6 +88,11 @@ export class OwnSocket implements Opening {
     hooked = true
     atExit.add(this)
     if (this.#folder !== undefined) openToWriters(this.path, this.#lockFile)
+  }
+
+  /** Whether other processes still find it. Somebody may have deleted the folder. */
+  isInPlace(): boolean {
+    return this.#folder === undefined || existsSync(join(this.#folder.path, fileName(this.address)))
   }
 
   /** Removes the socket, unless its closed server has done so, and the folder, if it is empty then. */

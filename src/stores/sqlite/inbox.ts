@@ -23,6 +23,11 @@ export class Inbox {
   readonly #outgoing = new Map<string, Outgoing>()
   readonly #onUnheard: (notice: Notice) => Promise<void>
   #server: Promise<OpenInbox> | undefined
+  #socket: OwnSocket | undefined
+  /** Whether the tickets of this process name a socket that does not reach it, or are in another file. */
+  #isLost = false
+  #isReopening = false
+  #reopenAt = 0
   #closed = false
 
   /** `onUnheard`: no process listens any more at the address of a notice, so its process is gone. Runs in the background. */
@@ -64,18 +69,32 @@ export class Inbox {
     return socket !== undefined && takesLine(socket)
   }
 
-  /** Opens another socket: the lock file was deleted, and probably everything beside it. */
-  async reopen(): Promise<void> {
+  /**
+   * Opens another socket if this one cannot be reached any more: its folder was deleted, or the last attempt failed. Also if the lock
+   * file is another one, which does not know the waiters of this process.
+   */
+  check(isAnother: boolean): void {
+    if (this.#server === undefined && this.#listeners.size === 0) return
+    if (isAnother) this.#isLost = true
+    if (this.#isReopening || this.#closed || performance.now() < this.#reopenAt) return
+    if (this.#isLost || this.#socket?.isInPlace() === false) void this.#reopen()
+  }
+
+  async #reopen(): Promise<void> {
+    this.#isReopening = true
     const open = await this.#server?.catch(() => undefined)
-    if (open === undefined) return
-    await this.#shut(open)
-    if (this.#closed) return
-    this.#server = this.#open()
-    await this.#server.catch(() => {
-      this.#server = undefined
-    })
-    // The new file does not know the waiters of this process.
-    this.#deliver({ tag: 'all' })
+    if (open !== undefined) await this.#shut(open)
+    if (!this.#closed) {
+      this.#server = this.#open()
+      await this.#server.catch(() => {
+        this.#server = undefined
+        this.#isLost = true
+        this.#reopenAt = performance.now() + REOPEN_PAUSE_MS
+      })
+      // So that the tickets of this process name the new socket.
+      this.#deliver({ tag: 'all' })
+    }
+    this.#isReopening = false
   }
 
   /**
@@ -132,6 +151,8 @@ export class Inbox {
         await listening(server, socket.path)
         socket.opened()
         this.address = addressText(socket.address)
+        this.#socket = socket
+        this.#isLost = false
         return { server, socket }
       } catch (error) {
         failures.push(error)
@@ -144,6 +165,7 @@ export class Inbox {
 
   async #shut({ server, socket }: OpenInbox): Promise<void> {
     this.address = ''
+    this.#socket = undefined
     for (const incoming of this.#incoming) incoming.destroy()
     await new Promise<void>((resolve) => server.close(() => resolve()))
     socket.close()
@@ -263,6 +285,8 @@ const ENDING_MS = 10
 const LONG_ENDING_MS = 250
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
+/** Before the next attempt to open a socket where one could not be opened. */
+const REOPEN_PAUSE_MS = 1000
 
 function listening(server: Server, address: string): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -29,7 +29,8 @@ export class LockFile {
   /** The file that the path of the options leads to, if that path is a link. */
   readonly #path: string
   readonly #database: Database
-  readonly #identity: string | undefined
+  /** Of the file itself, and not of its name. `undefined` if it was deleted just after it was made. */
+  readonly identity: string | undefined
   /** SQLite's two files beside it, which exist while any process has it open. */
   #companions: string | undefined
   #facts: PreparedStatement | undefined
@@ -52,7 +53,7 @@ export class LockFile {
     this.#options = options
     this.#path = path
     // Before it is opened. If the file is replaced in between, it is taken for another one, and opened anew.
-    this.#identity = identityOf(path)
+    this.identity = identityOf(path)
     this.#database = openDatabase(path, engine)
   }
 
@@ -74,7 +75,7 @@ export class LockFile {
    * `-wal` or `-shm` for leftovers and deleted it, two processes would write without seeing each other's changes.
    */
   isInPlace(): boolean {
-    if (identityOf(this.#options.path) !== this.#identity) return false
+    if (identityOf(this.#options.path) !== this.identity) return false
     return this.#companions === undefined || this.#companionsNow() === this.#companions
   }
 

@@ -41,7 +41,7 @@ export class SqliteStore implements Store {
   /** `leastGroup`: the smallest number of waiters for one key that becomes a group; see ../wait-groups.ts. */
   constructor(options: LockFileOptions, { leastGroup = 4 }: { readonly leastGroup?: number } = {}) {
     this.#inbox = new Inbox(options.path, (notice) => this.#withdraw(notice))
-    this.#transactions = new Transactions(options, () => void this.#inbox.reopen())
+    this.#transactions = new Transactions(options, (isAnother) => this.#inbox.check(isAnother))
     this.#groups = new WaitGroups(randomBytes(9).toString('base64url'), leastGroup)
     const inbox = this.#inbox
     const renewals = new FileRenewals({

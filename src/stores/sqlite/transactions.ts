@@ -19,16 +19,19 @@ export type TransactionWork<A> = (statements: SqliteStatements, time: StoreTime)
  */
 export class Transactions {
   readonly #options: LockFileOptions
-  readonly #onReplaced: () => void
+  readonly #onCheck: (isAnother: boolean) => void
   readonly #line: WaitingTransaction[] = []
   #file: LockFile | undefined
+  /** Of the file that was used last. */
+  #identity: string | undefined
   #checkAt = 0
   #refusal: { readonly error: StoreError; readonly until: number } | undefined
   #closed = false
 
-  constructor(options: LockFileOptions, onReplaced: () => void) {
+  /** `onCheck` runs now and then while the file is used, with whether it is another file than at the last time. */
+  constructor(options: LockFileOptions, onCheck: (isAnother: boolean) => void) {
     this.#options = options
-    this.#onReplaced = onReplaced
+    this.#onCheck = onCheck
   }
 
   /** Throws or rejects with a {@link StoreError}. */
@@ -95,23 +98,29 @@ export class Transactions {
 
   #openFile(): LockFile {
     const now = performance.now()
-    if (this.#file !== undefined && now >= this.#checkAt) {
-      this.#checkAt = now + CHECK_MS
-      // Deleted or replaced: use the file that the path leads to now, as other processes do. It does not know the holders of the
-      // old file, which learn that from their next renewals.
-      if (!this.#file.isInPlace()) {
-        this.#forgetFile()
-        this.#onReplaced()
-      }
+    if (this.#file !== undefined && now < this.#checkAt) return this.#file
+    // Deleted or replaced: use the file that the path leads to now, as other processes do. It does not know the holders of the
+    // old file, which learn that from their next renewals.
+    if (this.#file?.isInPlace() === false) {
+      this.#forgetFile()
+      this.#identity = GONE
     }
-    if (this.#file !== undefined) return this.#file
+    this.#file ??= this.#reopened(now)
+    this.#checkAt = now + CHECK_MS
+    const { identity } = this.#file
+    const isAnother = this.#identity !== undefined && identity !== this.#identity
+    this.#identity = identity
+    this.#onCheck(isAnother)
+    return this.#file
+  }
+
+  #reopened(now: number): LockFile {
     if (this.#refusal !== undefined && now < this.#refusal.until) {
       const { error } = this.#refusal
       const code = error.code === 'store-refused' ? error.code : 'store-unavailable'
       throw new StoreError(code, error.message, { cause: error })
     }
-    this.#file = new LockFile(this.#options)
-    return this.#file
+    return new LockFile(this.#options)
   }
 
   #forgetFile(): void {
@@ -174,6 +183,8 @@ interface WaitingTransaction {
 /** Ten thousand times what a transaction takes. One takes longer only if its process was stopped, or the disk hangs. */
 const WAIT_LIMIT_MS = 1000
 const SLICE_MS = 2
+/** The identity of no file. */
+const GONE = ''
 const CHECK_MS = 100
 /** How often it tries again without a pause. */
 const AT_ONCE = 4

@@ -13,6 +13,8 @@ import {
 } from 'node:fs'
 import { userInfo } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { isDeepStrictEqual } from 'node:util'
 import { afterEach, expect, test, vi } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { StoreError } from '../../../src/errors.ts'
@@ -246,28 +248,55 @@ test.each([
   },
 )
 
-test('wakes flow again after everything was deleted', async () => {
+const wakesOf = (path: string): string => `${path}-wakes-${userInfo().uid}`
+
+test.each<[what: string, happen: (path: string, ask: () => Promise<unknown>) => Promise<void> | void]>([
+  ['everything was deleted', (path) => rmSync(join(path, '..'), { recursive: true })],
+  ['the folder of sockets was deleted', (path) => rmSync(wakesOf(path), { recursive: true })],
+  [
+    'everything was deleted while the file was refused',
+    async (path, ask) => {
+      const database = openDatabase(path, undefined)
+      database.exec('DELETE FROM meta')
+      database.close()
+      await expect(ask()).rejects.toMatchObject({ code: 'store-refused' })
+      rmSync(join(path, '..'), { recursive: true })
+    },
+  ],
+  [
+    'no socket could be opened for a while',
+    async (path, ask) => {
+      vi.stubEnv('TMPDIR', join(root, 'nowhere'))
+      rmSync(wakesOf(path), { recursive: true })
+      writeFileSync(wakesOf(path), 'in the way')
+      await ask()
+      await delay(300)
+      await ask()
+      await delay(300)
+      rmSync(wakesOf(path))
+    },
+  ],
+])('wakes flow again after %s', async (_, happen) => {
   const path = freshPath('locks.db')
   const [one, other] = [await openSqlite(path), await openSqlite(path)]
   const heard: unknown[] = []
   await other.listen?.((wake) => heard.push(wake))
   expect(heard.splice(0)).toEqual([{ tag: 'all' }])
-  rmSync(join(path, '..'), { recursive: true })
-  const [mine, next] = [ticket(), ticket()]
-  await until('both have noticed', async () => {
+  await happen(path, async () => other.release({ key: 'other', id: 'id', cancel: false }))
+  let attempts = 0
+  const isWoken = async (): Promise<boolean> => {
+    attempts += 1
+    const key = `key ${attempts}`
+    const [mine, next] = [ticket({ key }), ticket({ key })]
     await one.acquire(mine)
-    await other.inspect({ prefix: '', cursor: undefined, count: 1 })
-    return (
-      heard.length > 0 &&
-      existsSync(`${path}-wakes-${userInfo().uid}`) &&
-      (await other.renew([mine]))[0]?.tag === 'held'
-    )
-  })
-  expect(heard).toEqual([{ tag: 'all' }])
-  expect(await other.acquire(next)).toMatchObject({ tag: 'queued' })
-  await one.release({ key: mine.key, id: mine.id, cancel: false })
-  await until('the next one is woken', () => heard.length === 2)
-  expect(heard[1]).toEqual({ tag: 'ticket', id: next.id })
+    await other.acquire(next)
+    await one.release({ key: mine.key, id: mine.id, cancel: false })
+    await delay(100)
+    await other.release({ key: next.key, id: next.id, cancel: true })
+    return heard.some((wake) => isDeepStrictEqual(wake, { tag: 'ticket', id: next.id }))
+  }
+  await until('the next one is woken', async () => isWoken().catch(() => false))
+  expect(heard[0]).toEqual({ tag: 'all' })
   await one.close()
   await other.close()
 })
