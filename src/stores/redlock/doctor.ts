@@ -31,7 +31,7 @@ export async function diagnoseRedlock(url: string): Promise<readonly Finding[]> 
     quorum(asked.length, facts.length),
     ...votes(asked.length, ages, settings),
     ...hosts(servers),
-    ...clocks(facts, 'A server that forgets everything goes on counting fences from its clock.'),
+    ...clocks(facts, 'Servers that are `maxTtl` or more apart agree on no fence.'),
   ]
 }
 

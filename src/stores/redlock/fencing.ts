@@ -1,5 +1,6 @@
 import type { Ticket } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
+import { FenceBounds } from './fence-bounds.ts'
 import { poll, type Tally } from './poll.ts'
 import type { Proposal } from './proposals.ts'
 import { forgetfulError, NO_FENCE, type Quorum, tooFewError } from './quorum.ts'
@@ -17,7 +18,11 @@ import { isOurs, type TicketRecord } from './tickets.ts'
  *
  * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to the claimed
  * one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with the
- * time in µs, which is larger than every earlier claim.
+ * time in µs. Its votes do not count for `maxTtl`, and it accepts no fence that is so far ahead of its time. So by then its time is
+ * larger than every fence that it has accepted.
+ *
+ * If the clocks of some servers are further apart than that, these servers do not agree on a fence, and the ticket claims one on a
+ * quorum of the others.
  *
  * `undefined`: a vote was lost before the claim, for instance because its server went away. The ticket should ask again.
  */
@@ -30,18 +35,19 @@ export async function claimFence(
   // checked whether they may have lost a holder. A ticket of another process has that fence already.
   if (agreed !== undefined && (!isOurs(record) || Number(agreed) === proposal)) return agreed
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
+  const bounds = new FenceBounds(quorum)
+  for (const vote of votes) bounds.gave(vote.server, vote.fence)
   let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
   // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
   let servers: readonly RedlockServer[] = votes.map((vote) => vote.server)
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
-    const outcome = await claim(quorum, ticket, { fence, servers })
-    if (outcome.tag === 'accepted') return quorum.fences ? fence : NO_FENCE
-    if (outcome.tag === 'lost' && (record.isOver || servers === quorum.servers)) {
-      return lost(quorum, outcome.tally, ticket.key)
-    }
+    const refused = await claim(quorum, ticket, { fence, servers, bounds })
+    if (refused === undefined) return quorum.fences ? fence : NO_FENCE
+    const next = record.isOver ? undefined : bounds.next()
+    if (next === undefined) return lost(quorum, refused, { bounds, key: ticket.key })
     // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of
     // them.
-    if (outcome.tag === 'too-low') fence = outcome.above + 1n + randomBelow(2 ** Math.min(2 * attempt, 20))
+    fence = next > fence ? next + randomBelow(2 ** Math.min(2 * attempt, 20)) : next
     servers = quorum.servers
   }
   throw new StoreError(
@@ -75,42 +81,53 @@ export function agreedFence(votes: readonly Vote[], majority: number): bigint | 
   return undefined
 }
 
-type ClaimOutcome =
-  | { readonly tag: 'accepted' }
-  | { readonly tag: 'too-low'; readonly above: bigint }
-  | { readonly tag: 'lost'; readonly tally: Tally<ClaimAnswer> }
-
-function claim(
-  { majority, proposals }: Quorum,
-  ticket: Ticket,
-  { fence, servers }: { readonly fence: bigint; readonly servers: readonly RedlockServer[] },
-): Promise<ClaimOutcome> {
-  const askedAt = performance.now()
-  return poll(servers, (server) => server.claim(ticket, { fence, mode: 'claim' }), {
-    decide: (tally: Tally<ClaimAnswer>): ClaimOutcome | undefined => {
-      let accepted = 0
-      let serverUs = 0
-      let above: bigint | undefined
-      for (const answer of tally.answers) {
-        if (answer?.tag === 'accepted') {
-          accepted += 1
-          serverUs = Math.max(serverUs, answer.serverUs)
-        }
-        if (answer?.tag === 'too-low') above = larger(above ?? 0n, answer.above)
-      }
-      if (accepted >= majority) {
-        proposals.learn(serverUs, askedAt)
-        return { tag: 'accepted' }
-      }
-      if (accepted + tally.pending >= majority) return undefined
-      return above === undefined ? { tag: 'lost', tally } : { tag: 'too-low', above }
-    },
-  })
+interface FenceClaim {
+  readonly fence: bigint
+  readonly servers: readonly RedlockServer[]
+  /** Learn from the answers. */
+  readonly bounds: FenceBounds
 }
 
-function lost(quorum: Quorum, tally: Tally<ClaimAnswer>, key: string): undefined {
+/** Undefined: a quorum has accepted the fence. Otherwise the answers, of which too few accept it. */
+function claim(
+  { majority, proposals, fences }: Quorum,
+  ticket: Ticket,
+  { fence, servers, bounds }: FenceClaim,
+): Promise<Tally<ClaimAnswer> | undefined> {
+  const askedAt = performance.now()
+  const asked = { fence: fences ? fence : undefined, mode: 'claim' } as const
+  return poll(servers, (server) => server.claim(ticket, asked), {
+    failed: (server) => bounds.told(server, fence, undefined),
+    decide: (tally: Tally<ClaimAnswer>) => {
+      const accepted = tally.answers.flatMap((answer) =>
+        answer?.tag === 'accepted' ? [answer.serverUs] : [],
+      )
+      if (accepted.length >= majority) {
+        proposals.learn(Math.max(...accepted), askedAt)
+        return { outcome: undefined }
+      }
+      if (accepted.length + tally.pending >= majority) return undefined
+      for (const server of servers) {
+        const answer = tally.answers[server.index]
+        if (answer !== undefined) bounds.told(server, fence, answer)
+      }
+      return { outcome: { ...tally, answers: [...tally.answers] } }
+    },
+  }).then(({ outcome }) => outcome)
+}
+
+/** No quorum accepts any fence. */
+function lost(
+  quorum: Quorum,
+  tally: Tally<ClaimAnswer>,
+  { bounds, key }: { readonly bounds: FenceBounds; readonly key: string },
+): undefined {
   const answers = tally.answers.filter((answer) => answer !== undefined)
   if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(quorum, key)
+  // A server that does not let the ticket in yet may do so in the next round, and its clock may be right.
+  if (bounds.areApart && answers.every(({ tag }) => tag !== 'gone')) {
+    throw new StoreError('store-unavailable', CLOCKS_APART, { key })
+  }
   if (answers.length < quorum.majority) throw tooFewError(quorum, tally, key)
 }
 
@@ -131,3 +148,6 @@ function larger(one: bigint, other: bigint): bigint {
 }
 
 const MOST_CLAIMS = 12
+
+const CLOCKS_APART =
+  'Too few of the Redis servers agree on a fence, because the clocks of some of them are `maxTtl` or more apart. `holdfast doctor` shows by how much. Set their clocks.'

@@ -9,7 +9,8 @@ import { identityOf, REPLICA, type ServerIdentity } from './server-identity.ts'
 import type { SharedLink } from './shared-link.ts'
 
 export interface Claim {
-  readonly fence: bigint
+  /** Undefined: the fence that the server gave with its vote, for a lease without fences. */
+  readonly fence: bigint | undefined
   readonly mode: 'claim' | 'propagate'
   /** The memory that the server has had for `maxTtl` by our own clock: its name and the run id. Empty if there is none. */
   readonly memory: string
@@ -20,6 +21,8 @@ export type ClaimAnswer =
   | { readonly tag: 'accepted'; readonly serverUs: number }
   /** The fence has to be above this one. Readers share a room, and another reader may have claimed as much. */
   | { readonly tag: 'too-low'; readonly above: bigint }
+  /** The fence is ahead of the server's time by `maxTtl` or more. The server gave the ticket the fence `given`. */
+  | { readonly tag: 'too-far'; readonly given: bigint }
   | { readonly tag: 'gone' }
   /** The server may have lost a vote for another ticket; see rule 1 in quorum.ts. */
   | { readonly tag: 'forgetful' }
@@ -59,7 +62,7 @@ export class ServerScripts {
   }
 
   claim(ticket: Ticket, { fence, mode, memory }: Claim): Promise<ClaimAnswer> {
-    const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence)]
+    const args = ['', '3', this.#names.fence, this.#names.room(ticket.key), this.#since, String(fence ?? '-')]
     // A server to which a fence is only propagated has begun the minimum hold with its vote.
     const minHoldMs = mode === 'claim' ? Math.ceil(ticket.minHoldMs) : 0
     args.push(String(this.#maxTtlMs), String(minHoldMs), ticket.id, mode === 'claim' ? 'c' : 's', memory)
@@ -138,12 +141,14 @@ const FIRST_LOOKS: Readonly<Record<string, FirstLook['tag']>> = { n: 'new', k: '
 const MOST_RIVALS = 10_000
 
 function claimAnswer(text: string): ClaimAnswer {
-  if (!/^(?:[ab]\d{1,16}|[gy!])$/.test(text) && text[0] !== '?') throw unexpectedReply(text)
+  if (!/^(?:[abf]\d{1,16}|[gy!])$/.test(text) && text[0] !== '?') throw unexpectedReply(text)
   switch (text[0]) {
     case 'a':
       return { tag: 'accepted', serverUs: Number(text.slice(1)) }
     case 'b':
       return { tag: 'too-low', above: BigInt(text.slice(1)) }
+    case 'f':
+      return { tag: 'too-far', given: BigInt(text.slice(1)) }
     case 'y':
       return { tag: 'forgetful' }
     default:

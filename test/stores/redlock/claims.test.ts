@@ -71,6 +71,29 @@ describe.each([
   })
 })
 
+test('a server accepts no fence that is ahead of its time by `maxTtl`, unless the one that it gave itself is', async () => {
+  const mine = ticket({ key: 'far' })
+  const given = fenceOf(await redlockServer.rooms.acquire(mine))
+  const far = BigInt(Date.now() + 660_000) * 1000n
+  expect(await redlockServer.claim(mine, { fence: far, mode: 'claim' })).toEqual({ tag: 'too-far', given })
+  expect(await redlockServer.claim(mine, { fence: far, mode: 'propagate' })).toEqual({
+    tag: 'too-far',
+    given,
+  })
+  expect(await redlockServer.rooms.renew([mine])).toEqual([{ tag: 'held', fence: given }])
+  const near = BigInt(Date.now() + 540_000) * 1000n
+  expect(await redlockServer.claim(mine, { fence: near, mode: 'claim' })).toEqual(ACCEPTED)
+  await redlockServer.rooms.release(releaseOf(mine))
+  // As if its clock had been an hour ahead until now.
+  const last = BigInt(Date.now() + 3_600_000) * 1000n
+  await server.command('SET', 'holdfast:fence', String(last))
+  const next = ticket({ key: 'far' })
+  expect(fenceOf(await redlockServer.rooms.acquire(next))).toBe(last + 1n)
+  expect(await redlockServer.claim(next, { fence: last + 2n, mode: 'claim' })).toEqual(ACCEPTED)
+  await redlockServer.rooms.release(releaseOf(next))
+  await server.command('DEL', 'holdfast:fence')
+})
+
 test('two readers are never given the same fence by one server, nor the later one a lower one', async () => {
   const [one, other] = [
     ticket({ key: 'readers', limit: UNLIMITED }),

@@ -1,0 +1,110 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
+import { redlockStore } from '../../../src/stores/redlock/index.ts'
+import { clockClient } from '../redis/clock-client.ts'
+import { fenceOf, releaseOf, ticket } from '../tickets.ts'
+import { age, type Masters, startMasters } from './masters.ts'
+
+const MINUTE_MS = 60_000
+const HOUR_MS = 60 * MINUTE_MS
+
+let masters: Masters
+beforeAll(async () => {
+  masters = await startMasters(3)
+})
+afterAll(() => masters.close())
+
+let startMs: number
+let stores: Store[]
+beforeEach(async () => {
+  startMs = Date.now()
+  stores = []
+  for (const server of masters.servers) {
+    await server.command('FLUSHALL')
+    await age(server)
+  }
+  await setClocks(0)
+})
+afterEach(async () => {
+  for (const server of masters.servers) server.resume()
+  await Promise.all(stores.map((store) => store.close()))
+})
+
+/** The clock of the first server is an hour ahead of the others, and `maxTtl` is five minutes. */
+async function setClocks(laterMs: number): Promise<void> {
+  for (const [index, { command }] of masters.servers.entries()) {
+    const ms = startMs + laterMs + (index === 0 ? HOUR_MS : 0)
+    await command('MSET', 'clock:s', Math.floor(ms / 1000), 'clock:us', (ms % 1000) * 1000)
+  }
+}
+
+function newStore({ fences = true } = {}): Store {
+  const clients = masters.servers.map(({ url }) => clockClient(url))
+  const store = redlockStore(clients, { maxTtl: '5m', fences })
+  stores.push(store)
+  return store
+}
+
+test('a fence that a server has accepted and forgotten is not followed by a lower one', async () => {
+  const [ahead, forgetful, other] = masters.servers
+  await other?.pause()
+  const mine = ticket({ patienceMs: 0 })
+  const first = newStore()
+  const fences = await settledFences(first, mine)
+  await Promise.allSettled([first.release(releaseOf(mine))])
+  other?.resume()
+  await forgetful?.command('FLUSHALL')
+  await setClocks(0)
+  await ahead?.pause()
+  // Another process meets the server, and writes down that it may have forgotten something.
+  await expect(newStore().acquire(ticket({ key: 'other', patienceMs: 0 }))).rejects.toThrow(
+    'do not count yet',
+  )
+  ahead?.resume()
+  await setClocks(6 * MINUTE_MS)
+  await ahead?.pause()
+  const next = ticket({ key: 'next', patienceMs: 0 })
+  fences.push(fenceOf(await newStore().acquire(next)))
+  expect([...fences].sort()).toEqual(fences)
+})
+
+/** The fence, or nothing if the servers do not agree on one. */
+async function settledFences(store: Store, mine: ReturnType<typeof ticket>): Promise<bigint[]> {
+  try {
+    return [fenceOf(await store.acquire(mine))]
+  } catch (error) {
+    expect(error).toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringMatching(/clocks of some of them are `maxTtl` or more apart/),
+    })
+    return []
+  }
+}
+
+test.each([
+  ['a writer', 1],
+  ['a reader', UNLIMITED],
+])('%s gets its fence from the servers whose clocks agree, each time a higher one', async (_, limit) => {
+  const store = newStore()
+  let last = 0n
+  for (let round = 0; round < 10; round += 1) {
+    const mine = ticket({ key: `k${round % 2}`, limit, patienceMs: 0 })
+    const fence = fenceOf(await store.acquire(mine))
+    expect(fence).toBeGreaterThan(last)
+    expect(fence).toBeLessThan(BigInt(startMs + MINUTE_MS) * 1000n)
+    expect(await store.renew([mine])).toEqual([{ tag: 'held', fence }])
+    last = fence
+    await store.release(releaseOf(mine))
+  }
+})
+
+test('without fences the clocks do not matter, also for a minimum hold', async () => {
+  const store = newStore({ fences: false })
+  const [, , other] = masters.servers
+  await other?.pause()
+  for (const minHoldMs of [0, 1000]) {
+    const mine = ticket({ key: `k${minHoldMs}`, minHoldMs, patienceMs: 0 })
+    expect(fenceOf(await store.acquire(mine))).toBe(0n)
+    await store.release(releaseOf(mine))
+  }
+})
