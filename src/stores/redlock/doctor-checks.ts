@@ -35,7 +35,7 @@ function visibility({ info }: ServerFacts): Finding | undefined {
   return {
     check: 'settings',
     verdict: 'warning',
-    text: 'The user may not ask for INFO, so a restart that loses only the last votes goes unnoticed, and version, eviction and role were not looked at. Grant it +info, and +config|get for the rest.',
+    text: 'The user may not ask for INFO, so a restart that loses only the last votes and a promoted replica go unnoticed, and version, eviction and role were not looked at. Grant it +info, and +config|get for the rest.',
   }
 }
 
@@ -56,7 +56,7 @@ function independence(facts: ServerFacts): Finding | undefined {
   return {
     check,
     verdict: 'warning',
-    text: `The master has ${counted(replicas, 'replica')}. One that takes its place has not heard of the last votes, and does not say so. Let no fail-over happen behind the address.`,
+    text: `The master has ${counted(replicas, 'replica')}. One that takes its place has not heard of the last votes, so its votes do not count for \`maxTtl\`. Let no fail-over happen behind the address.`,
   }
 }
 
