@@ -14,6 +14,7 @@ import { SingleServer } from '../redis/server/single-server.ts'
 import { linksOfAll } from './links.ts'
 import { parseOptions, type RedlockStoreOptions } from './options.ts'
 import { votingScripts } from './scripts.ts'
+import { twiceError } from './server-identity.ts'
 import { type FirstLook, ServerScripts } from './server-scripts.ts'
 import { SharedLink } from './shared-link.ts'
 import { parseRedlockUrl } from './url.ts'
@@ -165,14 +166,11 @@ function failure(cause: unknown, index: number, rest: string): StoreError {
   return new StoreError(code, `Redis server ${index + 1} of the list: ${why} ${rest}`, { cause })
 }
 
-/** Two addresses of one server would give it two votes. */
 function checkDistinct(seen: readonly FirstLook[]): void {
   for (const [index, { runId }] of seen.entries()) {
     const first = seen.findIndex((other) => runId !== undefined && other.runId === runId)
     if (first === -1 || first === index) continue
-    throw refusal(
-      `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${index + 1} of the list are the same.`,
-    )
+    throw twiceError([first, index])
   }
 }
 

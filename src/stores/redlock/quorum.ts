@@ -13,7 +13,7 @@ import type { TicketRecord, Tickets } from './tickets.ts'
  * 1. **Votes.** A ticket asks every server for its *vote*. A server gives it by letting the ticket hold in a room of its own, by
  *    the same law and the same expiry as a single Redis server. A *quorum* is more than half of the servers. A ticket holds the key
  *    if a quorum votes for it. Two quorums share a server, and no server votes at the same time for two tickets that exclude each
- *    other. After a restart, a flush, or a step back of its clock a server may have lost votes. It is *forgetful* then: for
+ *    other. After a restart, a flush, a promotion, or a step back of its clock a server may have lost votes. It is *forgetful* then: for
  *    `maxTtl` its votes count for no new holder. (acquire.ts, renew.ts, server-identity.ts, lua/identity.lua)
  * 2. **Validity.** A grant counts from the moment before its request was written, for the ttl less an allowance for clocks. Until
  *    then the votes of that quorum stand, so no other ticket can have one. Each acquire and each renewal is a *round* of its own,

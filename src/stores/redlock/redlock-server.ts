@@ -69,6 +69,8 @@ export class RedlockServer {
   #identifying: Promise<void> | undefined
   readonly #identityQueue = new IdentityQueue(() => this.#identify())
   #identifiedGeneration = -1
+  /** When the server with this identity answered last. */
+  #answeredAt = Number.NEGATIVE_INFINITY
   #closed = false
 
   constructor(link: RedisLink, options: RedlockServerOptions) {
@@ -100,6 +102,16 @@ export class RedlockServer {
   get forgetfulMs(): number {
     if (this.identity === undefined) return this.#options.maxTtlMs
     return this.#options.maxTtlMs - (performance.now() - this.identity.rememberedSince)
+  }
+
+  /**
+   * The identity of the server whose answers count, or may still count. A round may hold an answer from before the connection was lost.
+   * After `maxTtl` a lease from such a round is over.
+   */
+  get countedIdentity(): ServerIdentity | undefined {
+    const isConnected = this.#identifiedGeneration === this.#link.generation
+    const quietMs = performance.now() - this.#answeredAt
+    return isConnected || quietMs < this.#options.maxTtlMs ? this.identity : undefined
   }
 
   ask<T>(request: () => Answer<T>, sink: Sink<T>): void {
@@ -205,6 +217,7 @@ export class RedlockServer {
 
   #heard(): void {
     this.#openRequests.heard()
+    this.#answeredAt = this.#openRequests.heardAt
     this.#probes = 0
     if (this.#fault === undefined) return
     this.#fault = undefined

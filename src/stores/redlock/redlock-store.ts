@@ -24,7 +24,7 @@ import { type Quorum, tooFewError } from './quorum.ts'
 import { RedlockServer } from './redlock-server.ts'
 import { renew } from './renew.ts'
 import { mergeRooms, roomsOf } from './rooms.ts'
-import { REPLICA, type ServerIdentity } from './server-identity.ts'
+import { isWrongServer, type ServerIdentity, twiceError } from './server-identity.ts'
 import { ALL_SERVERS, has } from './server-set.ts'
 import { isOurs, Tickets } from './tickets.ts'
 
@@ -43,8 +43,6 @@ export class RedlockStore implements Store {
   readonly #listeners = new Set<{ readonly onWake: (wake: Wake) => void }>()
   readonly #warned = new Set<string>()
   #listening: Listening | undefined
-  /** Set when the list of servers turns out to be wrong, so that no vote means anything. */
-  #refusal: StoreError | undefined
   #closed = false
 
   constructor(links: readonly RedisLink[], settings: RedlockSettings) {
@@ -195,9 +193,8 @@ export class RedlockStore implements Store {
     })
     const met = poll(this.#quorum.servers, () => true, {
       decide: (tally: Tally<boolean>) => {
-        if (this.#refusal !== undefined) throw this.#refusal
-        const replica = tally.errors.find((error) => error instanceof StoreError && error.message === REPLICA)
-        if (replica !== undefined) throw replica
+        const wrong = tally.errors.find(isWrongServer)
+        if (wrong !== undefined) throw wrong
         const count = tally.answers.filter((answer) => answer === true).length
         if (count >= this.#quorum.majority) grace ??= setTimeout(endGrace, MEET_GRACE_MS)
         if (tally.pending > 0) return undefined
@@ -214,7 +211,6 @@ export class RedlockStore implements Store {
 
   #refusalOf({ key, limit, ttlMs, minHoldMs, lockDelayMs }: Ticket): StoreError | undefined {
     if (this.#closed) return closedStoreError('redlockStore()')
-    if (this.#refusal !== undefined) return this.#refusal
     if (limit !== 1 && limit !== UNLIMITED) {
       return new StoreError('store-refused', SEMAPHORE, { key })
     }
@@ -225,17 +221,17 @@ export class RedlockStore implements Store {
     return new StoreError('store-refused', what, { key })
   }
 
-  /** Two addresses of one server would give it two votes. */
+  /**
+   * Two addresses of one server would give it two votes. So the second one counts as away, until it leads to another server, or the
+   * first one does.
+   */
   #met(server: RedlockServer, { memoryName, runId }: ServerIdentity): StoreError | undefined {
     for (const other of this.#quorum.servers) {
-      const known = other.identity
+      const known = other.countedIdentity
       if (other === server || known === undefined) continue
       const knowsRuns = runId !== undefined && known.runId !== undefined
       if (knowsRuns ? known.runId !== runId : known.memoryName !== memoryName) continue
-      const [first, second] = [other.index, server.index].sort((one, two) => one - two) as [number, number]
-      const what = `Expected the Redis servers to be independent masters, got one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`
-      this.#refusal = new StoreError('store-refused', what)
-      return this.#refusal
+      return twiceError([other.index, server.index])
     }
     return undefined
   }
@@ -248,7 +244,7 @@ export class RedlockStore implements Store {
 
   /** Once for each `what`. */
   #warn(what: string, warning: string): void {
-    if (this.#closed || this.#refusal !== undefined || this.#warned.has(what)) return
+    if (this.#closed || this.#warned.has(what)) return
     this.#warned.add(what)
     process.emitWarning(warning, 'HoldfastWarning')
   }
@@ -268,7 +264,6 @@ export class RedlockStore implements Store {
 
   #assertOpen(): void {
     if (this.#closed) throw closedStoreError('redlockStore()')
-    if (this.#refusal !== undefined) throw this.#refusal
   }
 }
 

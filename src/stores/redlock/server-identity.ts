@@ -37,8 +37,23 @@ export async function identityOf(
   return { memoryName, runId: runId === '-' ? undefined : runId, rememberedSince: answeredAt - Number(ageMs) }
 }
 
-export const REPLICA =
-  'Expected the Redis servers to be independent masters, got a replica among them. List masters only.'
+const INDEPENDENT = 'Expected the Redis servers to be independent masters, got'
+
+export const REPLICA: string = `${INDEPENDENT} a replica among them. List masters only.`
+
+/** Two addresses of one server would give it two votes. `places` count from 0. */
+export function twiceError(places: readonly [number, number]): StoreError {
+  const [first, second] = places[0] < places[1] ? places : [places[1], places[0]]
+  return new StoreError(
+    'store-refused',
+    `${INDEPENDENT} one server twice: numbers ${first + 1} and ${second + 1} of the list are the same.`,
+  )
+}
+
+/** Whether the error says that a server must not be in the list. */
+export function isWrongServer(error: unknown): error is StoreError {
+  return error instanceof StoreError && error.message.startsWith(INDEPENDENT)
+}
 
 /** The names and values in turn: a list in RESP2, an object in RESP3. */
 function listOf(reply: object): readonly unknown[] {
