@@ -1,5 +1,5 @@
 import { StoreError } from '../../../errors.ts'
-import type { ClusterLink, ServerAddress } from '../server/client-link.ts'
+import type { ClusterLink, RawConnection, ServerAddress } from '../server/client-link.ts'
 import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
 import { SLOTS } from './slots.ts'
 
@@ -14,13 +14,15 @@ interface View {
   /** The addresses of the masters, by slot. */
   readonly masters: readonly (string | undefined)[]
   readonly everybody: ReadonlySet<string>
+  /** The server says that the cluster is down. It may be cut off from the others, and its map out of date. */
+  readonly isDown: boolean
 }
 
 /** Which server has which slot, by the last slot map and the refusals since then. */
 export class ClusterMap {
   readonly #link: ClusterLink
   readonly #suspects: () => readonly string[]
-  #view: View = { masters: [], everybody: new Set() }
+  #view: View = { masters: [], everybody: new Set(), isDown: false }
   /** The servers of slots, as refusals since the last slot map name them. */
   readonly #learned = new Map<number, string>()
   #round: Promise<ReadonlySet<string>> | undefined
@@ -50,6 +52,7 @@ export class ClusterMap {
 
   /**
    * Asks several servers at once, so that one that is gone costs nothing. Resolves with the servers that have answered.
+   * If all of them say that the cluster is down, the last map stays.
    *
    * @throws {StoreError} when none does.
    */
@@ -70,13 +73,23 @@ export class ClusterMap {
     const best = await new Promise<View | undefined>((resolve) => {
       let open = asked.size
       let second: View | undefined
+      let last: View | undefined
+      const resolveIn = (graceMs: number): void => {
+        clearTimeout(grace)
+        grace = setTimeout(() => resolve(second ?? last), graceMs).unref()
+      }
       const take = (view: View): void => {
         // A server that has left the cluster, or has not joined it yet, knows of no other.
         if (view.masters.length === 0) return
+        if (view.isDown) {
+          if (second === undefined && last === undefined) resolveIn(DOWN_GRACE_MS)
+          last ??= view
+          return
+        }
         if (!view.masters.some((master) => master !== undefined && suspects.has(master))) return resolve(view)
         // In a fail-over some servers still name the old master. Or the suspect is back, and will say so within the grace.
+        if (second === undefined) resolveIn(GRACE_MS)
         second ??= view
-        grace ??= setTimeout(() => resolve(second), GRACE_MS).unref()
       }
       for (const address of asked) {
         this.#ask(address)
@@ -89,13 +102,13 @@ export class ClusterMap {
           )
           .finally(() => {
             open -= 1
-            if (open === 0) resolve(second)
+            if (open === 0) resolve(second ?? last)
           })
       }
     })
     clearTimeout(grace)
     if (best === undefined && heard.size === 0) throw unreachable(errors)
-    if (best === undefined) return heard
+    if (best === undefined || (best.isDown && this.#view.masters.length > 0)) return heard
     this.#view = best
     this.#learned.clear()
     return heard
@@ -108,7 +121,8 @@ export class ClusterMap {
       limit = setTimeout(() => reject(new Error('The server did not answer.')), SILENCE_MS).unref()
     })
     try {
-      return viewOf(await Promise.race([connection.send('CLUSTER', ['SLOTS']), silence]), address)
+      const [slots, isDown] = await Promise.race([askOn(connection), silence])
+      return { ...viewOf(slots, address), isDown }
     } catch (error) {
       throw connection.reasonOf(error)
     } finally {
@@ -139,6 +153,11 @@ export function reportedAddress(
 /** A server that says nothing for this long is left out. */
 const SILENCE_MS = 3000
 const GRACE_MS = 100
+/**
+ * How long a server that says that the cluster is down waits for one that says otherwise, which may be further away. Longer would
+ * delay the fail-over of a cluster of which all servers say so until the old master is replaced.
+ */
+const DOWN_GRACE_MS = 500
 /** How many of the seeds, and of the known servers, are asked. A single answer is enough. */
 const MOST_ASKED = 4
 
@@ -182,7 +201,19 @@ function nodeOf(node: unknown): { readonly host: string | null; readonly port: n
   return { host: host as string | null, port: port as number }
 }
 
-function viewOf(reply: unknown, teller: string): View {
+/** The reply to CLUSTER SLOTS, and whether the server says that the cluster is down. */
+function askOn(connection: RawConnection): Promise<readonly [slots: unknown, isDown: boolean]> {
+  return Promise.all([
+    connection.send('CLUSTER', ['SLOTS']),
+    connection.send('CLUSTER', ['INFO']).then(
+      (info) => typeof info === 'string' && /\bcluster_state:fail\b/.test(info),
+      // The user may lack the right to ask.
+      () => false,
+    ),
+  ])
+}
+
+function viewOf(reply: unknown, teller: string): Omit<View, 'isDown'> {
   const masters: (string | undefined)[] = []
   const everybody = new Set<string>()
   for (const { from, to, nodes } of slotRanges(reply)) {
