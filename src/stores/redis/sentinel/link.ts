@@ -94,8 +94,10 @@ class MasterCommands implements RawConnection {
       await assertMaster(connection)
       if (this.#open?.connection !== connection) throw new Error('The connection was closed')
       this.#connection = connection
+      watch.confirmed()
       return connection
     } catch (error) {
+      if (!this.#closed) watch.failed(address)
       if (this.#open?.connection === connection) this.#leave()
       throw connection.reasonOf(error)
     }

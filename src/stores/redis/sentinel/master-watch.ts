@@ -1,6 +1,12 @@
 import { StoreError } from '../../../errors.ts'
 import { textsOf } from '../server/answers.ts'
-import type { MessageSubscription, RawConnection, RedisLink, ServerAddress } from '../server/client-link.ts'
+import {
+  type MessageSubscription,
+  type RawConnection,
+  type RedisLink,
+  reconnectDelayMs,
+  type ServerAddress,
+} from '../server/client-link.ts'
 import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
 import { MovingSubscription } from '../server/moving-subscription.ts'
 
@@ -18,6 +24,9 @@ type MasterReport = { readonly address: ServerAddress; readonly epoch: number } 
  * Knows the address of the master. Asks all Sentinels at once, so one that hangs costs nothing. A majority of answers
  * is enough. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
  * has not seen the fail-over. Until it is closed, it subscribes to the fail-overs that each Sentinel announces.
+ *
+ * All connections of a store share one search. While no master can be used, the search pauses before it asks again, and longer each
+ * time. News of another master ends the pause.
  */
 export class MasterWatch {
   readonly #name: string
@@ -28,6 +37,10 @@ export class MasterWatch {
   #round: Promise<ServerAddress> | undefined
   /** Since when the Sentinels that answer have named a lower epoch than before, while others have not answered. */
   #olderSince: number | undefined
+  /** How many rounds in a row have led to no master. */
+  #failures = 0
+  #pausedUntil = 0
+  #endPause = (): void => {}
   #closed = false
 
   constructor({ name, sentinels }: MasterWatchOptions) {
@@ -35,13 +48,29 @@ export class MasterWatch {
     this.#sentinels = sentinels
   }
 
-  /** @throws {StoreError} when no Sentinel answers, or none knows the master. */
+  /**
+   * Waits for the next round, and shares it with all others that wait.
+   *
+   * @throws {StoreError} when no Sentinel answers, or none knows the master.
+   */
   find(): Promise<ServerAddress> {
     if (!this.#closed) this.#subscriptions ??= this.#sentinels.map((sentinel) => this.#listenTo(sentinel))
-    this.#round ??= this.#askAll().finally(() => {
+    this.#round ??= this.#askAfterPause().finally(() => {
       this.#round = undefined
     })
     return this.#round
+  }
+
+  /** A server has confirmed that it is the master. */
+  confirmed(): void {
+    this.#goOn()
+  }
+
+  /** The server that a round has named could not be used as the master. */
+  failed(address: ServerAddress): void {
+    const known = this.#known?.address
+    // Another master may be known by now.
+    if (this.#round === undefined && known !== undefined && isSame(address, known)) this.#pause()
   }
 
   /** Calls when the master is found to be another one than before. Returns how to stop. */
@@ -53,7 +82,45 @@ export class MasterWatch {
   close(): void {
     this.#closed = true
     this.#listeners.clear()
+    this.#endPause()
     for (const subscription of this.#subscriptions ?? []) subscription.close()
+  }
+
+  async #askAfterPause(): Promise<ServerAddress> {
+    const leftMs = this.#pausedUntil - performance.now()
+    if (leftMs > 0) {
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, leftMs).unref()
+        this.#endPause = () => {
+          clearTimeout(timer)
+          resolve()
+        }
+      })
+    }
+    // A timer may fire a little early.
+    this.#pausedUntil = 0
+    if (this.#closed) throw new Error('The connection was closed')
+    try {
+      return await this.#askAll()
+    } catch (error) {
+      this.#pause()
+      throw error
+    }
+  }
+
+  /** Several connections may fail after the same round, which counts once. */
+  #pause(): void {
+    const now = performance.now()
+    if (now < this.#pausedUntil) return
+    this.#failures += 1
+    this.#pausedUntil = now + reconnectDelayMs(this.#failures)
+  }
+
+  /** The next round begins at once, and so does one that waits for the end of the pause. */
+  #goOn(): void {
+    this.#failures = 0
+    this.#pausedUntil = 0
+    this.#endPause()
   }
 
   #askAll(): Promise<ServerAddress> {
@@ -147,6 +214,7 @@ export class MasterWatch {
     const before = this.#known?.address
     this.#known = answer
     if (before === undefined || isSame(before, answer.address)) return
+    this.#goOn()
     for (const listener of this.#listeners) listener(answer.address)
   }
 
