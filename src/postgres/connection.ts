@@ -202,6 +202,8 @@ export class PostgresConnection {
       }
       // The server announces that it ends the session, before we see the end. Until then no other call may use it.
       if (state.startsWith('57P')) this.giveUp()
+      // In a fail-over the address may still have led to the old primary. A new connection finds the new one, once the address does.
+      if (state === READ_ONLY) this.giveUp()
       // After a migration, or behind a pooler, a prepared statement is not the one that we prepared.
       if (prepared && STALE_STATEMENT.has(state)) this.giveUp()
       throw error
@@ -246,6 +248,7 @@ export class PostgresConnection {
   }
 }
 
+const READ_ONLY = '25006'
 const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
 
 /** Asks for the backend's process id, and how many of the settings its sessions have from the start. */

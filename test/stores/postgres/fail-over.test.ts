@@ -3,7 +3,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { createLocks } from '../../../src/index.ts'
-import { postgresStore } from '../../../src/stores/postgres/index.ts'
+import { migrate, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, ticket } from '../tickets.ts'
@@ -48,6 +48,25 @@ test('a lease that an asynchronous standby has never heard of is lost by its dea
   await lease.release()
   await holding.close()
   await waiting.close()
+})
+
+test('a connection that led to a read-only server gives way to one that leads to the new primary', async () => {
+  await using primary = await startPostgres()
+  await migrate(new pg.Client(primary.url))
+  await using standby = await startPostgres({ standbyOf: primary })
+  await using address = await startAddress(standby.port)
+  for (const [name, newClient] of Object.entries(clients)) {
+    address.leadTo(standby.port)
+    const store = postgresStore(newClient(primary.url.replace(`:${primary.port}/`, `:${address.port}/`)))
+    const mine = ticket({ key: name })
+    await expect(store.acquire(mine)).rejects.toMatchObject({
+      code: 'store-unavailable',
+      message: expect.stringContaining('is read-only'),
+    })
+    address.leadTo(primary.port)
+    fenceOf(await store.acquire(mine))
+    await store.close()
+  }
 })
 
 test.each(Object.entries(clients))(
