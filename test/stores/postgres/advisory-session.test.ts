@@ -288,6 +288,17 @@ describe('is refused with one sentence', () => {
     await Promise.all([pgPool.end(), sql.end(), bouncer.close()])
   })
 
+  test('behind PgBouncer, without unlocking what others have locked on the same connection', async () => {
+    await using bouncer = await startPgBouncer(server, { poolSize: 1 })
+    const [other, pgPool] = [new pg.Client(bouncer.url), new pg.Pool({ connectionString: bouncer.url })]
+    await other.connect()
+    await other.query('select pg_advisory_lock(1)')
+    expect(isHoldfastError(await reasonOf(advisorySession(pgPool, 'a')), 'store-refused')).toBe(true)
+    expect(await locks()).toHaveLength(1)
+    await other.end()
+    await pgPool.end()
+  })
+
   test('with a connection out of a pool, or a transaction', async () => {
     const sql = postgres(server.url)
     const [lent, reserved] = [await pool.connect(), await sql.reserve()]

@@ -117,7 +117,9 @@ export class LockConnection {
   /** Unlocks and closes the connection; never rejects. */
   close(): Promise<void> {
     this.#closing ??= this.#end(async () => {
-      if (this.#own !== undefined) await within(GOODBYE_MS, this.#own.query(scripts.unlockSession))
+      // Behind a pooler this would unlock what others have locked.
+      if (this.#own === undefined || this.#own.isPooled) return
+      await within(GOODBYE_MS, this.#own.query(scripts.unlockSession))
     })
     return this.#closing
   }
