@@ -325,7 +325,9 @@ class Connections implements PostgresConnections {
     try {
       for (const [suspect, answers] of this.#suspects) {
         const [row] = await second.ask(STATE, [String(suspect.backendPid)])
-        if (!String(row?.['state']).startsWith('idle') || suspect.answers !== answers) continue
+        // Without a row the backend is gone.
+        const isAtWork = row !== undefined && !String(row['state']).startsWith('idle')
+        if (isAtWork || suspect.answers !== answers) continue
         suspect.giveUp()
         // They came by the same way.
         for (const idle of this.#idle.splice(0)) idle.giveUp()

@@ -320,6 +320,25 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
     )
   })
 
+  test('replace one whose backend is gone without a word', async () => {
+    await using relay = await startRelay(server.port)
+    const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
+    await using(
+      url,
+      async (connections) => {
+        const [row] = await connections.query('select pg_backend_pid()::text as pid')
+        relay.strand({ forEver: true })
+        await server.sql(`select pg_terminate_backend(${row?.['pid']}, 10000)`)
+        const askedAt = performance.now()
+        await expect(connections.query('select 1')).rejects.toThrow()
+        expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+        // Without a second connection that looks, the limit would be 11 s.
+        expect(performance.now() - askedAt).toBeLessThan(9000)
+      },
+      { max: 1, isPrompt: true },
+    )
+  })
+
   test('keep those whose statements take long, and open one more connection in five seconds at most', async () => {
     await using relay = await startRelay(server.port)
     const url = server.url.replace(`:${server.port}/`, `:${relay.port}/`)
@@ -441,8 +460,8 @@ interface Relay extends AsyncDisposable {
   readonly accepted: number
   /** Resets every connection. */
   reset(): void
-  /** Leaves the present connections open, but passes nothing on them any more. */
-  strand(): void
+  /** Leaves the present connections open, but passes nothing on them any more. `forEver`: not even their end. */
+  strand(options?: { readonly forEver: boolean }): void
   /** Passes nothing on a connection any more from its first request with this text on. */
   swallowFrom(text: string): void
 }
@@ -475,8 +494,11 @@ async function startRelay(targetPort: number): Promise<Relay> {
       for (const { client } of links) client.resetAndDestroy()
       links.clear()
     },
-    strand() {
-      for (const link of links) strand(link)
+    strand({ forEver } = { forEver: false }) {
+      for (const link of links) {
+        strand(link)
+        if (forEver) link.upstream.removeAllListeners('close')
+      }
     },
     swallowFrom(text) {
       last = text
