@@ -45,7 +45,7 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
       signal.throwIfAborted()
       // The package itself resolves the connection string. Otherwise the string would win over the settings below.
       const parameters = parametersOf(new Client({ ...given, stream: new Socket() }))
-      const { connectionString: _, stream: own, ...rest } = given as GivenOptions
+      const { connectionString: _, stream: own, ...rest } = withoutLimits(given) as GivenOptions
       // Kept here, so that it can be unref'd and destroyed.
       let stream: PgStream = typeof own === 'object' && own !== null ? own : new Socket()
       const makeOwn = (config: object): PgStream => {
@@ -93,18 +93,25 @@ type StreamFactory = (config: object) => PgStream | undefined
 
 type PgStream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
 
-/** Without the time limits of the application's own statements. */
 function parametersOf(client: OwnClient): object {
   const { connectionParameters } = client
   const { password } = connectionParameters as { readonly password?: unknown }
+  return { ...withoutLimits(connectionParameters), password }
+}
+
+/**
+ * Without the time limits of the application's own statements. The package would send them as parameters, which the server
+ * prefers to `options`. `query_timeout` is a timer of the package.
+ */
+function withoutLimits(options: object): object {
   const {
     statement_timeout: _statement,
     lock_timeout: _lock,
     idle_in_transaction_session_timeout: _idle,
     query_timeout: _query,
-    ...parameters
-  } = connectionParameters as Readonly<Record<string, unknown>>
-  return { ...parameters, password }
+    ...rest
+  } = options as Readonly<Record<string, unknown>>
+  return rest
 }
 
 const AS_TEXT = { getTypeParser: () => (value: unknown) => value }

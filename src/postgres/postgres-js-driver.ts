@@ -74,7 +74,7 @@ async function openSession(
     connect_timeout,
     target_session_attrs,
     connection: {
-      ...withoutLimits(options.connection),
+      ...withoutOurs(options.connection, settings),
       application_name: applicationName,
       ...startOptions(options.connection['options'], settings),
     },
@@ -115,15 +115,20 @@ const AS_TEXT = {
   },
 }
 
-function withoutLimits(connection: Readonly<Record<string, unknown>>): object {
-  const {
-    statement_timeout: _statement,
-    lock_timeout: _lock,
-    idle_in_transaction_session_timeout: _idle,
-    ...rest
-  } = connection
-  return rest
+/** The server would prefer a setting that is a parameter of its own to the same setting in `options`. */
+function withoutOurs(
+  connection: Readonly<Record<string, unknown>>,
+  settings: Readonly<Record<string, string>>,
+): object {
+  const isOurs = (name: string): boolean => LIMITS.has(name) || Object.hasOwn(settings, name)
+  return Object.fromEntries(Object.entries(connection).filter(([name]) => !isOurs(name.toLowerCase())))
 }
+
+const LIMITS: ReadonlySet<string> = new Set([
+  'statement_timeout',
+  'lock_timeout',
+  'idle_in_transaction_session_timeout',
+])
 
 /**
  * The socket of a `sql`. We make it, because the package neither unrefs its socket nor stops reconnecting when the

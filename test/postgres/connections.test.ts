@@ -57,6 +57,47 @@ test.each([undefined, null])('a pg.Pool with the `stream` %s gets a stream of ou
   await pool.end()
 })
 
+const limited: Readonly<Record<string, (url: string) => PostgresPool & { end(): Promise<unknown> }>> = {
+  'a pg.Pool': (url) => {
+    const limits = { statement_timeout: 50, lock_timeout: 50, idle_in_transaction_session_timeout: 50 }
+    return new pg.Pool({ connectionString: url, query_timeout: 50, ...limits })
+  },
+  'a postgres.js sql': (url) => {
+    const limits = { statement_timeout: 50, lock_timeout: 50, idle_in_transaction_session_timeout: 50 }
+    const connection = { ...limits, default_transaction_isolation: 'serializable', search_path: 'public' }
+    return postgres(url, { connection: connection as never })
+  },
+}
+
+test.each(Object.entries(limited))(
+  'settings in the options of %s do not reach our sessions',
+  async (_, clientOf) => {
+    const client = clientOf(server.url)
+    const connections = connectionsOf(client, {
+      max: 1,
+      applicationName: 'holdfast test',
+      statementLimitMs: 5000,
+    })
+    const names = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout']
+    const asked = [...names, 'default_transaction_isolation', 'search_path']
+      .map((name) => `current_setting('${name}') as ${name}`)
+      .join(', ')
+    // This one sends statements as they are, without a transaction that sets our settings.
+    const own = await connections.reserve()
+    const [row] = await own.query(`select ${asked}, pg_sleep(0.3)::text as slept`)
+    expect(row).toEqual({
+      statement_timeout: '5s',
+      lock_timeout: '0',
+      idle_in_transaction_session_timeout: '2500ms',
+      default_transaction_isolation: 'read committed',
+      search_path: 'pg_catalog',
+      slept: '',
+    })
+    await connections.close()
+    await client.end()
+  },
+)
+
 describe.each(Object.entries(clients))('connections made from %s', (_name, clientOf) => {
   async function using<T>(
     url: string,
