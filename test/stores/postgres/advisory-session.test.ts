@@ -476,6 +476,12 @@ test('the server asks whether the machine is still there, and gives up after the
   await lease.release()
 })
 
+test('the longest ttl is one that the server can count to', async () => {
+  const lease = await advisorySession(pool, 'a', { ttl: '24d' })
+  expect(lease.state).toBe('held')
+  await lease.release()
+})
+
 describe('with a server of its own', () => {
   let other: PostgresServer
   let otherPool: pg.Pool

@@ -67,7 +67,7 @@ export class LockConnection {
     const intervalSeconds = Math.min(MOST_SECONDS, Math.ceil(ttlMs / 6000))
     const row = await this.#ask(
       scripts.openSession,
-      [idleSeconds, intervalSeconds, Math.ceil(ttlMs * 1.5)].map(String),
+      [idleSeconds, intervalSeconds, Math.min(MOST_MS, Math.ceil(ttlMs * 1.5))].map(String),
     )
     this.#startedAt = String(row?.['started'])
   }
@@ -174,6 +174,8 @@ const LOCK_NOT_AVAILABLE = '55P03'
 const UNDEFINED_TABLE = '42P01'
 /** The largest TCP_KEEPIDLE of Linux. */
 const MOST_SECONDS = 32_767
+/** The largest tcp_user_timeout of PostgreSQL: 24.8 days, which is longer than the longest ttl. */
+const MOST_MS = 2 ** 31 - 1
 
 function poolerError(key: string): StoreError {
   return new StoreError(
