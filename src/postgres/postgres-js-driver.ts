@@ -165,6 +165,8 @@ class SessionSocket {
     } else {
       const own = path ? connect(path) : connect(port[index] ?? 5432, host[index] ?? 'localhost')
       this.#socket = own
+      // The package listens only once it has the socket. An error before that would end the process.
+      own.on('error', () => {})
       await once(own, 'connect', { signal: this.#ending.signal })
       // The package compares the certificate with this name.
       Object.assign(own, { host: host[index], port: port[index] })
