@@ -1,4 +1,5 @@
 import { expected } from '../base/arguments.ts'
+import { closedStoreError } from '../base/closed.ts'
 import { WRONG_ISOLATION } from './connection.ts'
 import {
   type ConnectionsOptions,
@@ -48,7 +49,7 @@ export function sharedConnectionsOf(client: PostgresPool, options: ConnectionsOp
     )
   }
   if ('begin' in client) refuseTransform(client as unknown as Sql)
-  return new SharedConnections(client, connectionsOf(client, { ...options, max: 1 }))
+  return new SharedConnections(client, connectionsOf(client, { ...options, max: 1 }), options.maker)
 }
 
 /** The answers of the store would not have the names and values that it reads. */
@@ -61,18 +62,26 @@ function refuseTransform({ options: { transform } }: Sql): void {
   )
 }
 
+const ISOLATION = 'isolation level read committed'
+/** A process that freezes inside the transaction would keep its locks until it goes on. As long as on connections of our own. */
+const IDLE_LIMIT = 'set local idle_in_transaction_session_timeout = 2500'
+
 class SharedConnections implements PostgresConnections {
   readonly #client: PostgresPool
   readonly #executor: SqlExecutor
   readonly #own: PostgresConnections
+  readonly #maker: string
+  #closed = false
 
-  constructor(client: PostgresPool, own: PostgresConnections) {
+  constructor(client: PostgresPool, own: PostgresConnections, maker = 'postgresStore()') {
     this.#client = client
+    this.#maker = maker
     this.#executor = executorOf(client as unknown as SqlClient)
     this.#own = own
   }
 
   async query(text: string, parameters: readonly (string | null)[] = []): Promise<readonly SqlRow[]> {
+    this.#assertOpen()
     try {
       return await this.#executor.query(text, parameters)
     } catch (error) {
@@ -83,9 +92,15 @@ class SharedConnections implements PostgresConnections {
   }
 
   async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
+    this.#assertOpen()
     if ('begin' in this.#client) {
       const sql = this.#client as unknown as Sql
-      return sql.begin('isolation level read committed', (transaction) => work(executorOf(transaction)))
+      return sql.begin(ISOLATION, async (transaction) => {
+        const executor = executorOf(transaction)
+        // The package sends both without waiting for the first answer.
+        const [, result] = await Promise.all([executor.query(IDLE_LIMIT), work(executor)])
+        return result
+      })
     }
     const client = await (this.#client as unknown as Pool).connect()
     let failure: Error | undefined
@@ -96,7 +111,11 @@ class SharedConnections implements PostgresConnections {
     client.on('error', onLoss)
     try {
       const executor = executorOf(client)
-      await executor.query('begin isolation level read committed')
+      await executor.query(`begin ${ISOLATION}; ${IDLE_LIMIT}`).catch((error: Error) => {
+        // The answer may only be late, as after a `query_timeout`. Then the connection is in a transaction that nobody ends.
+        failure = error
+        throw error
+      })
       try {
         const result = await work(executor)
         await executor.query('commit')
@@ -121,11 +140,19 @@ class SharedConnections implements PostgresConnections {
     return this.#own.listen(channel, listener)
   }
 
-  isPooled(): Promise<boolean> {
-    return this.#own.isPooled()
+  /** On a connection for this question alone, because one of the pool of our own would stay open. */
+  async isPooled(): Promise<boolean> {
+    const connection = await this.#own.reserve()
+    connection.close()
+    return connection.isPooled
   }
 
   close(): Promise<void> {
+    this.#closed = true
     return this.#own.close()
+  }
+
+  #assertOpen(): void {
+    if (this.#closed) throw closedStoreError(this.#maker)
   }
 }
