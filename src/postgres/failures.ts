@@ -75,6 +75,12 @@ export function isAboutValue(cause: unknown): boolean {
   return typeof code === 'string' && /^(22|54)/.test(code)
 }
 
+/** Whether the server ended a statement because of its time limit, by the `cause` of its error. */
+export function isOverdue(cause: unknown): boolean {
+  const code = fieldOf(cause, 'code')
+  return code === '57014' || code === '55P03'
+}
+
 /** Without what clients add to their errors: the statement, its parameters, and the options of the connection. */
 function causeOf(error: unknown, state: string | undefined): Error {
   const cause = new Error(serverErrorIn(error)?.message ?? messageOf(error))

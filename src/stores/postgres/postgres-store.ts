@@ -13,7 +13,7 @@ import type {
 } from '../../contract/store.ts'
 import { StoreError } from '../../errors.ts'
 import type { PostgresConnections } from '../../postgres/connections.ts'
-import { isAboutValue, storeErrorOf } from '../../postgres/failures.ts'
+import { isAboutValue, isOverdue, storeErrorOf } from '../../postgres/failures.ts'
 import { wakeOf } from '../answers.ts'
 import { type RenewTogether, renewBesideDamage } from '../damaged-rooms.ts'
 import { WaitGroups } from '../wait-groups.ts'
@@ -93,6 +93,11 @@ export class PostgresStore implements Store {
       },
       read: (line) => this.#inbox.polling(answers.renew(line)),
       isDamage,
+      isOverdue: (error) => error instanceof StoreError && isOverdue(error.cause),
+      takenOf: async (keys) => {
+        const rows = await this.#calls.rows(this.#statements.taken, [keys], { doing: 'renewing leases' })
+        return new Set(rows.map(({ key }) => String(key)))
+      },
     })
   }
 

@@ -18,6 +18,10 @@ export interface PostgresRenewalHost {
   readonly read: (line: string) => RenewAnswer
   /** Whether an error says that a room holds what Holdfast never wrote. */
   readonly isDamage: (error: unknown) => boolean
+  /** Whether an error says that a call was ended by its time limit. */
+  readonly isOverdue: (error: unknown) => boolean
+  /** Which of these keys have a room that another call has locked at this moment. `keys`: an array in SQL. */
+  readonly takenOf: (keys: string) => Promise<ReadonlySet<string>>
 }
 
 /**
@@ -98,15 +102,35 @@ export class PostgresRenewals {
     await this.#askEach(renewal, alone)
   }
 
-  async #askEach({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
-    for (let start = 0; start < places.length; start += MOST_RENEWALS) {
-      const part = places.slice(start, start + MOST_RENEWALS)
-      const asked = part.map((place) => tickets[place] as Ticket)
-      const terms = arraysOf(asked, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-      const lines = await this.#host.ask(this.#host.statements.renew, terms, part.length)
-      for (const [index, place] of part.entries())
-        answers[place] = this.#read(tickets[place] as Ticket, lines[index])
+  async #askEach(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
+    for (let start = 0; start < places.length; start += MOST_RENEWALS)
+      await this.#askBesideTaken(renewal, places.slice(start, start + MOST_RENEWALS))
+  }
+
+  /**
+   * A call locks the rooms of all its tickets. If another session keeps one of them locked for longer than a call may take, the call fails
+   * every time, and all of these leases would be lost. So then only the tickets of the locked rooms stay without an answer.
+   */
+  async #askBesideTaken(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
+    try {
+      await this.#askPart(renewal, places)
+    } catch (error) {
+      if (!this.#host.isOverdue(error)) throw error
+      const ticketAt = (place: number): Ticket => renewal.tickets[place] as Ticket
+      const [keys = '{}'] = arraysOf(places.map(ticketAt), ['key'])
+      const taken = await this.#host.takenOf(keys)
+      const others = places.filter((place) => !taken.has(ticketAt(place).key))
+      if (others.length === 0 || others.length === places.length) throw error
+      await this.#askPart(renewal, others)
     }
+  }
+
+  async #askPart({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
+    const asked = places.map((place) => tickets[place] as Ticket)
+    const terms = arraysOf(asked, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
+    const lines = await this.#host.ask(this.#host.statements.renew, terms, places.length)
+    for (const [index, place] of places.entries())
+      answers[place] = this.#read(tickets[place] as Ticket, lines[index])
   }
 
   /** Asks for all waiters of a group at once. False if the group is over: then there are no answers. */

@@ -15,6 +15,8 @@ export interface PostgresStatements {
   /** Shows one room, without a look at any other. */
   readonly peek: string
   readonly sweep: string
+  /** Which of some keys have a room that is locked at this moment. */
+  readonly taken: string
 }
 
 /**
@@ -52,6 +54,7 @@ export function statementsFor(schema: string): PostgresStatements {
     inspect: inspectOf(scripts.page),
     peek: inspectOf('select ($1::text) collate "C" as key'),
     sweep: call('lock_sweep', ['integer']),
+    taken: scripts.taken,
   }
 
   function inspectOf(keys: string): string {

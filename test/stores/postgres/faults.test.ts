@@ -287,6 +287,27 @@ test.each(Object.entries(clients))(
   },
 )
 
+test('a room that somebody keeps locked costs no lease of another key', async () => {
+  const store = postgresStore(new pg.Pool(urlOf()))
+  const holders = Array.from({ length: 100 }, () => ticket({ key: crypto.randomUUID() }))
+  for (const answer of await Promise.all(holders.map((each) => store.acquire(each)))) fenceOf(answer)
+  const blocker = new pg.Client(urlOf())
+  await blocker.connect()
+  const locked = holders[33]?.key as string
+  await blocker.query('select pg_advisory_lock(1212236372, hashtext($1) & 1023)', [locked])
+  const lockOf = async (key: string) =>
+    (await server.sql<{ lock: number }>(`select hashtext('${key}') & 1023 as lock`))[0]?.lock
+  const isTaken = new Set<string>()
+  for (const { key } of holders) if ((await lockOf(key)) === (await lockOf(locked))) isTaken.add(key)
+  const renewed = await store.renew(holders)
+  expect([...renewed].map((answer) => answer?.tag)).toEqual(
+    holders.map(({ key }) => (isTaken.has(key) ? undefined : 'held')),
+  )
+  await blocker.end()
+  for (const answer of await store.renew(holders)) fenceOf(answer)
+  await store.close()
+})
+
 test('a head of the queue that is gone costs its acceptance term, and not its patience or the ttl', async () => {
   const key = crypto.randomUUID()
   const [alive, dying] = [new pg.Pool(urlOf()), new pg.Pool(urlOf())].map((pool) => postgresStore(pool))

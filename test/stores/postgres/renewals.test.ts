@@ -45,6 +45,8 @@ beforeEach(() => {
     },
     read: (line) => answers.renew(line),
     isDamage: (error) => error === DAMAGED,
+    isOverdue: () => false,
+    takenOf: async () => new Set(),
   })
 })
 

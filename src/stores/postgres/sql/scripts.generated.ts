@@ -10,6 +10,7 @@ export const scripts: {
   readonly room: string
   readonly schema: string
   readonly sweep: string
+  readonly taken: string
   readonly waitGroups: string
 } = {
   acquire: `-- Asks for keys, or asks again: one key for each ticket.
@@ -902,6 +903,11 @@ begin
   end loop;
   return case when v_skipped or v_found = p_count then 1 else 0 end;
 end $body$;
+`,
+  taken: `-- Which of these keys have a room that another call has locked at this moment. The locks that this takes end with the statement.
+-- $1 the keys
+select key from pg_catalog.unnest($1::text::text[]) as key
+where not pg_catalog.pg_try_advisory_xact_lock_shared(1212236372, pg_catalog.hashtext(key) operator(pg_catalog.&) 1023)
 `,
   waitGroups: `-- Groups of waiters of one process for one key, each remembered by one row; see schema.sql. A thousand waiters that are rows of their
 -- own take the server a hundredth of a processor, and ten thousand take most of it.
