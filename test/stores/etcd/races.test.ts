@@ -45,6 +45,20 @@ function newCluster(): Cluster {
 
 const PREFIX = 'holdfast/'
 
+/** The watch tells nothing before the returned function is called. */
+function delayWatch(cluster: Cluster): () => void {
+  const openStream = cluster.openStream.bind(cluster)
+  let openWatch = () => {}
+  const isOpen = new Promise<void>((resolve) => {
+    openWatch = resolve
+  })
+  vi.spyOn(cluster, 'openStream').mockImplementation(async (method, listener) => {
+    if (method === (WATCH as unknown)) await isOpen
+    return openStream(method, listener)
+  })
+  return openWatch
+}
+
 test('a holder that renews while it is released before its minimum hold is over holds no longer', async () => {
   for (let round = 0; round < 10; round += 1) {
     const mine = ticket({ minHoldMs: 30_000 })
@@ -86,15 +100,7 @@ test('a ticket that was released and asks again stays, although a late watch tel
   const session = newSession(cluster)
   const woken: unknown[] = []
   session.listen((wake) => woken.push(wake))
-  const openStream = cluster.openStream.bind(cluster)
-  let openWatch = () => {}
-  const isOpen = new Promise<void>((resolve) => {
-    openWatch = resolve
-  })
-  vi.spyOn(cluster, 'openStream').mockImplementation(async (method, listener) => {
-    if (method === (WATCH as unknown)) await isOpen
-    return openStream(method, listener)
-  })
+  const openWatch = delayWatch(cluster)
   const key = 'told-at-once'
   const [reader, again] = [
     ticket({ key, limit: UNLIMITED }),
@@ -114,6 +120,32 @@ test('a ticket that was released and asks again stays, although a late watch tel
   expect(fenceOf((await renew(session, [again]))[0])).toBe(fence)
   expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
 })
+
+test.each([1, 2])(
+  'a lock-delay of a holder that expires keeps out the next waiter of its own process, although the watch is late: %i at once',
+  async (limit) => {
+    const cluster = newCluster()
+    const session = newSession(cluster)
+    const openWatch = delayWatch(cluster)
+    const key = `delayed-${limit}`
+    const draft = { key, limit, patienceMs: 60_000, acceptMs: 30_000 }
+    const [holder, ...besides] = [
+      ticket({ ...draft, ttlMs: 1000, lockDelayMs: 2000 }),
+      ...Array.from({ length: limit - 1 }, () => ticket(draft)),
+    ] as const
+    const waiter = ticket(draft)
+    for (const one of [holder, ...besides]) fenceOf(await acquire(session, one))
+    expect(await acquire(session, waiter)).toMatchObject({ tag: 'queued' })
+    await until('the holder has expired', () => !session.tickets.has(holder.id))
+    const from = performance.now()
+    for (const one of besides) await release(session, releaseOf(one))
+    expect(session.tickets.get(waiter.id)?.state.tag).toBe('waiting')
+    await until('the next one is let in', () => session.tickets.get(waiter.id)?.state.tag === 'offered')
+    expect(performance.now() - from).toBeGreaterThan(1500)
+    openWatch()
+    fenceOf((await renew(session, [waiter]))[0])
+  },
+)
 
 describe('an eviction of those that wait', () => {
   // Another process holds. A process that admits a waiter of its own also writes the waiter's key, and that alone

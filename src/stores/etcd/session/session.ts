@@ -16,7 +16,7 @@ import { Orphans } from './orphans.ts'
 import { OwnKeys } from './own-keys.ts'
 import { OwnTicket } from './own-ticket.ts'
 import { SerialRequests } from './serial-requests.ts'
-import { TicketTimers } from './ticket-timers.ts'
+import { type Deletion, TicketTimers } from './ticket-timers.ts'
 
 /** All that one process has in etcd: its etcd leases, its tickets, the rooms that it watches, and its listeners. */
 export class Session {
@@ -67,7 +67,7 @@ export class Session {
       delays: this.delays,
       tickets,
       roomOf: (key) => rooms.get(key),
-      onExpired: (own, { isDeleted }) => this.#expired(own, isDeleted),
+      onExpired: (own, deletion) => this.#expired(own, deletion),
       onMinHoldOver: (own) => void this.#endMinHold(own),
     })
     this.#idleRooms = new IdleRooms({ clock, rooms, tickets })
@@ -264,10 +264,16 @@ export class Session {
     this.admit(room)
   }
 
-  #expired(own: OwnTicket, isDeleted: boolean): void {
+  #expired(own: OwnTicket, deletion: Deletion | undefined): void {
     this.forget(own)
     if (own.isInDoubt) this.orphans.add(own.ticket)
-    if (isDeleted) this.removed(own)
+    if (deletion === undefined) return
+    const { revision, lockDelay } = deletion
+    const room = this.rooms.get(own.ticket.key)
+    // Before the next waiter is let in, the room has to know the lock-delay, of which the watch has not told yet.
+    if (lockDelay !== undefined && room !== undefined && room.revision < revision)
+      room.put(entryOf(lockDelay, this.names))
+    this.removed(own)
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { Clock } from '../../../contract/clock.ts'
-import type { Operation } from '../grpc/messages.ts'
+import type { KeyValue, Operation } from '../grpc/messages.ts'
 import type { EtcdRoom } from '../rooms/room.ts'
 import { Alarm } from './alarm.ts'
 import type { LockDelays } from './lock-delays.ts'
@@ -14,10 +14,17 @@ export interface TicketTimersOptions {
   readonly tickets: ReadonlyMap<string, OwnTicket>
   /** The room, if it is watched. */
   roomOf(key: string): EtcdRoom | undefined
-  /** The ticket is over. `isDeleted`: this process has deleted its key. Otherwise the key is gone, or another process has it. */
-  onExpired(own: OwnTicket, outcome: { readonly isDeleted: boolean }): void
+  /** The ticket is over. Its key is gone, or another process has it. */
+  onExpired(own: OwnTicket, deletion: Deletion | undefined): void
   /** The minimum hold of a holder is over. */
   onMinHoldOver(own: OwnTicket): void
+}
+
+/** What the transaction has done by which this process deleted the key of a ticket. */
+export interface Deletion {
+  readonly revision: number
+  /** The lock-delay that the same transaction has written. */
+  readonly lockDelay: KeyValue | undefined
 }
 
 /**
@@ -97,21 +104,26 @@ export class TicketTimers {
   async #delete(own: OwnTicket, lockDelayUntil: number): Promise<void> {
     const { clock, keys, delays } = this.#options
     const { key, id, lockDelayMs } = own.ticket
-    let isDeleted = false
+    let deletion: Deletion | undefined
     // It tries however long that takes. The lease is kept alive for other tickets, so the key ends by itself only if etcd has
     // dropped the lease.
     const isToStop = () => this.#isClosed || own.binding.lease.isLost
     await retryUntil(clock, isToStop, async () => {
-      const operations: Operation[] = [{ tag: 'delete', key: own.name }]
       const leftMs = lockDelayUntil - clock.monotonicMs()
-      if (lockDelayMs > 0 && leftMs > 0) {
-        const delay = await delays.operation(key, id, leftMs)
-        operations.push(delay)
-        delays.begin(delay.key, leftMs)
+      const delay = lockDelayMs > 0 && leftMs > 0 ? await delays.operation(key, id, leftMs) : undefined
+      if (delay !== undefined) delays.begin(delay.key, leftMs)
+      const operation: Operation = { tag: 'delete', key: own.name }
+      const reply = await keys.change(own, () => ({
+        apply: delay === undefined ? [operation] : [operation, delay],
+      }))
+      if (reply === undefined) return
+      const { revision } = reply
+      deletion = {
+        revision,
+        lockDelay: delay && { ...delay, createRevision: revision, modRevision: revision },
       }
-      isDeleted = (await keys.change(own, () => ({ apply: operations }))) !== undefined
     })
-    this.#options.onExpired(own, { isDeleted })
+    this.#options.onExpired(own, deletion)
   }
 
   #round(): void {
