@@ -1,5 +1,4 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import { isHoldfastError } from '../../errors.ts'
 import { answerFound, answerOwn, answerWritten, withAhead } from './answer.ts'
 import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
@@ -23,7 +22,7 @@ export async function acquire(session: Session, ticket: Ticket): Promise<Acquire
     const known = own && withAhead(session, ticket, await answerOwn(session, own, ticket))
     return known ?? (await enter(session, ticket))
   } catch (error) {
-    if (isHoldfastError(error, 'store-unavailable')) session.orphans.add(ticket)
+    if (session.cluster.leavesDoubt(error)) session.orphans.add(ticket)
     throw error
   }
 }
@@ -136,7 +135,7 @@ export async function acquireAll(
   try {
     return await enterAll(session, tickets)
   } catch (error) {
-    if (isHoldfastError(error, 'store-unavailable')) for (const ticket of tickets) session.orphans.add(ticket)
+    if (session.cluster.leavesDoubt(error)) for (const ticket of tickets) session.orphans.add(ticket)
     throw error
   }
 }

@@ -1,5 +1,4 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
-import { isHoldfastError } from '../../errors.ts'
 import { answerOwn, answerUnknown, answerVerified, verify } from './answer.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
@@ -35,7 +34,7 @@ export async function renew(session: Session, tickets: readonly Ticket[]): Promi
   } catch (error) {
     // The key of a ticket of another process may be bound to a lease of this process by now.
     const foreign = tickets.filter(({ id }) => !session.tickets.has(id))
-    if (isHoldfastError(error, 'store-unavailable')) for (const ticket of foreign) session.orphans.add(ticket)
+    if (session.cluster.leavesDoubt(error)) for (const ticket of foreign) session.orphans.add(ticket)
     throw error
   }
 }

@@ -4,6 +4,7 @@ import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
+import { GRPC, startStrangeServer } from './strange-server.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 /** In these tests an etcd lease lives on for other tickets. So etcd itself never ends the ticket whose time is over. */
@@ -80,6 +81,34 @@ test('an acquire whose answer was lost, and that is neither repeated nor release
   await store.close()
   await other.close()
 })
+
+test.each(['acquire', 'acquireAll'] as const)(
+  'an %s whose answer was lost, and that another member refuses for good, ends at its time',
+  async (verb) => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    await using strange = await startStrangeServer((stream) =>
+      stream.respond(
+        { ...GRPC, 'grpc-status': '7', 'grpc-message': 'permission denied' },
+        { endStream: true },
+      ),
+    )
+    const store: Store = etcdStore({ endpoints: [`http://127.0.0.1:${proxy.port}`, strange.url] })
+    const other = etcdStore({ endpoints: [server.url] })
+    using _ = await busy(store, { ttlMs: 5000 })
+    using __ = await busy(other, { ttlMs: 5000 })
+    const key = `refused-${verb}`
+    const lost = proxy.loseNextReply(key)
+    const mine = ticket({ key, ttlMs: 5000, patienceMs: 0 })
+    const asked =
+      verb === 'acquire' ? store.acquire(mine) : store.acquireAll?.([mine, ticket({ ttlMs: 5000 })])
+    await expect(asked).rejects.toMatchObject({ code: 'store-refused' })
+    await lost
+    expect(await other.acquire(ticket({ key, patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+    await untilFree(other, key)
+    await store.close()
+    await other.close()
+  },
+)
 
 test.each(['acquire', 'acquireAll'] as const)(
   'an %s that one member refused, and a slow one carries out later, ends at its time',

@@ -151,6 +151,46 @@ describe('a server that is no etcd', () => {
   })
 })
 
+describe('a member that refuses for good', () => {
+  const refuse = (status: string) => (stream: Parameters<StrangeServer['answer']>[0]) =>
+    stream.respond({ ...GRPC, 'grpc-status': status, 'grpc-message': 'no' }, { endStream: true })
+  const noEtcd = (stream: Parameters<StrangeServer['answer']>[0]) =>
+    stream.respond({ ':status': 404, 'content-type': 'text/html' }, { endStream: true })
+  const mute = () => {}
+  const [UNIMPLEMENTED, PERMISSION_DENIED, UNAVAILABLE] = ['12', '7', '14']
+
+  async function failureOf(...answers: StrangeServer['answer'][]): Promise<[string, string, boolean]> {
+    const servers = await Promise.all(answers.map(strange))
+    const cluster = clusterOf(servers.map(({ url }) => url))
+    const error = await cluster.ask(TXN, NOTHING).catch((reason: unknown) => reason)
+    const { code, message } = error as { code: string; message: string }
+    return [code, message, cluster.leavesDoubt(error)]
+  }
+
+  test.each([
+    ['is no etcd', noEtcd],
+    ['does not know the API', refuse(UNIMPLEMENTED)],
+  ])(
+    'because it %s says nothing of the others: while they are away, asking again may help',
+    async (_, answer) => {
+      const [code, message] = await failureOf(answer, refuse(UNAVAILABLE))
+      expect([code, message]).toEqual([
+        'store-unavailable',
+        expect.stringMatching(/could be reached.*Of another one.*not etcd/),
+      ])
+      expect((await failureOf(refuse(UNAVAILABLE), answer))[0]).toBe('store-unavailable')
+      expect(await failureOf(answer, answer)).toEqual(['store-refused', expect.any(String), false])
+    },
+  )
+
+  test('for all members is believed although another one is away, and whether that one carries it out is in doubt', async () => {
+    const refused = ['store-refused', expect.stringContaining('may not read and write')]
+    expect(await failureOf(refuse(PERMISSION_DENIED))).toEqual([...refused, false])
+    expect(await failureOf(refuse(PERMISSION_DENIED), mute)).toEqual([...refused, true])
+    expect(await failureOf(mute, refuse(PERMISSION_DENIED))).toEqual([...refused, true])
+  })
+})
+
 describe('a watch', () => {
   test('that is refused without its number, as newer etcds do it, is asked for again with a new token', async () => {
     let tokens = 0

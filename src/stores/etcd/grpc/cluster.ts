@@ -7,6 +7,7 @@ import {
   isAuthOff,
   isLeaseGone,
   isLeaseThere,
+  isOfMember,
   needsNewToken,
   REFUSED,
   refusalOf,
@@ -42,6 +43,8 @@ export class Cluster {
   #current = 0
   #token: Promise<string> | undefined
   #isClosed = false
+  /** The errors of requests that one member has refused, and to which another one gave no answer. */
+  readonly #inDoubt = new WeakSet<StoreError>()
 
   constructor(options: EtcdClusterOptions) {
     this.#options = options
@@ -53,6 +56,7 @@ export class Cluster {
     const members = this.#members ?? (await this.#load())
     let isInDoubt = false
     let refusal: StoreError | undefined
+    let refusalOfMember: StoreError | undefined
     let failure: unknown
     let tokens = 0
     for (let tries = 0; tries < members.length; ) {
@@ -73,18 +77,26 @@ export class Cluster {
           continue
         }
         const sentence = refusalOf(error, this.#options.prefix)
-        if (sentence !== undefined) refusal = refused(sentence, error)
-        else if (isLeaseGone(error) || isLeaseThere(error)) throw error
-        else if (!isTransient(error)) throw refused(REFUSED, error)
+        if (sentence !== undefined) {
+          if (isOfMember(error)) refusalOfMember = refused(sentence, error)
+          else refusal = refused(sentence, error)
+        } else if (isLeaseGone(error) || isLeaseThere(error)) throw error
+        else if (!isTransient(error)) throw this.#noted(refused(REFUSED, error), failure)
+        else failure = error
         // The request may have reached the member: there is never proof that it has not.
         isInDoubt = true
-        failure = error
         tries += 1
         this.#leave(index)
       }
     }
     this.#assertOpen()
-    throw refusal ?? unavailable(failure)
+    if (refusal === undefined && failure !== undefined) throw unavailable(failure, refusalOfMember?.message)
+    throw this.#noted(refusal ?? (refusalOfMember as StoreError), failure)
+  }
+
+  /** Whether a request that failed with this error may be carried out later. */
+  leavesDoubt(error: unknown): boolean {
+    return isHoldfastError(error, 'store-unavailable') || this.#inDoubt.has(error as StoreError)
   }
 
   /** A stream to the member that answered last. When it ends, the next stream goes to another member. */
@@ -114,6 +126,11 @@ export class Cluster {
   close(): void {
     this.#isClosed = true
     for (const member of this.#members ?? []) member.close()
+  }
+
+  #noted(refusal: StoreError, failure: unknown): StoreError {
+    if (failure !== undefined) this.#inDoubt.add(refusal)
+    return refusal
   }
 
   async #load(): Promise<readonly Member[]> {

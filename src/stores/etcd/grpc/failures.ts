@@ -68,20 +68,19 @@ export function refusalOf(error: unknown, prefix: string): string | undefined {
 export const NOT_ETCD =
   'The server that answered is not etcd, or not an etcd that speaks its API version 3 there. Check the host and the client port in `endpoints`.'
 
-/** The error for the caller when no member has answered. */
-export function unavailable(error: unknown): StoreError {
-  if (error instanceof StatusError) {
-    return new StoreError(
-      'store-unavailable',
-      'etcd cannot carry out the request now: it has no leader, or is overloaded. Check `etcdctl endpoint status`.',
-      {
-        cause: error,
-      },
-    )
-  }
-  return new StoreError('store-unavailable', `No etcd member could be reached. ${reasonOf(error)}`, {
-    cause: error,
-  })
+/** Whether a refusal is of one member, and says nothing of the others: a certificate, or a server that is no etcd. */
+export function isOfMember(error: unknown): boolean {
+  return !(error instanceof StatusError) || error.status === UNIMPLEMENTED
+}
+
+/** The error for the caller when no member has answered. `refusal`: why one of them refuses for good. */
+export function unavailable(error: unknown, refusal?: string): StoreError {
+  const what =
+    error instanceof StatusError
+      ? 'etcd cannot carry out the request now: it has no leader, or is overloaded. Check `etcdctl endpoint status`.'
+      : `No etcd member could be reached. ${reasonOf(error)}`
+  const another = refusal === undefined ? '' : ` Of another one: ${refusal}`
+  return new StoreError('store-unavailable', what + another, { cause: error })
 }
 
 /** Of the member that was asked last. */
