@@ -36,13 +36,23 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
   await using server = await startEtcd({ args: ['--quota-backend-bytes', String(2 * MIB)] })
   await using locks = createLocks(etcdStore({ endpoints: [server.url] }))
   const lease = await locks.acquire('held', { ttl: '12s' })
+  const wanted = await locks.acquire('wanted', { ttl: '60s' })
+  const next = locks.acquire('wanted', { wait: '90s' }).catch((error: unknown) => error)
+  await until('it waits', async () => {
+    for await (const { queue } of locks.inspect({ prefix: 'wanted' })) if (queue.length === 1) return true
+    return false
+  })
   await fillEtcd(server)
   await outlives(lease, 12_000)
   const taken = await takenUntilRefused(locks, /etcd has no space left/)
   expect(taken).toEqual([])
-  // To give back needs no room.
-  await lease.release()
-  for await (const { holders } of locks.inspect()) expect(holders).toEqual([])
+  // To give back needs no room, and to hand over does.
+  const from = performance.now()
+  await Promise.all([lease.release(), wanted.release()])
+  for await (const { holders } of locks.inspect({ prefix: 'held' })) expect(holders).toEqual([])
+  expect(await next).toMatchObject({ code: 'store-refused' })
+  // Long before the ttl of the one that has given back.
+  expect(performance.now() - from).toBeLessThan(20_000)
   await emptyEtcd(server)
   await worksAgain(locks, [])
 })

@@ -1,4 +1,5 @@
 import { type ReleaseAnswer, type ReleaseRequest, TOMBSTONE_MS } from '../../contract/store.ts'
+import { isHoldfastError } from '../../errors.ts'
 import { isAt, isNew, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import { isLeaseGone } from './grpc/failures.ts'
 import type { Operation, TxnReply } from './grpc/messages.ts'
@@ -105,7 +106,9 @@ async function remove(
     // The lease of a next ticket is gone, for example. That ticket finds out by itself.
     if (isLeaseGone(error)) return remove(session, own, removal, [])
     // The transaction may have been carried out. Then the keys of the next tickets outlast the lease of waiters.
-    for (const other of next) other.putInDoubt()
+    if (session.cluster.leavesDoubt(error)) for (const other of next) other.putInDoubt()
+    // A full etcd takes no transaction that writes a key, and takes one that only deletes.
+    if (isHoldfastError(error, 'store-refused')) return remove(session, own, removal, [])
     throw error
   }
 }
