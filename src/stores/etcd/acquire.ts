@@ -20,11 +20,20 @@ export async function acquire(session: Session, ticket: Ticket): Promise<Acquire
   try {
     const own = session.tickets.get(ticket.id)
     const known = own && withAhead(session, ticket, await answerOwn(session, own, ticket))
-    return known ?? (await enter(session, ticket))
+    return known ?? (await enterOnce(session, ticket))
   } catch (error) {
     if (session.cluster.leavesDoubt(error)) session.orphans.add(ticket)
     throw error
   }
+}
+
+/**
+ * While etcd is slow, the engine asks again and again for a ticket that waits for its turn to be written. All these requests get
+ * the answer of the first one.
+ */
+function enterOnce(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
+  const entering = () => enter(session, ticket)
+  return ticket.patienceMs === 0 ? entering() : session.serial.join(ticket.id, entering)
 }
 
 async function enter(session: Session, ticket: Ticket): Promise<AcquireAnswer> {

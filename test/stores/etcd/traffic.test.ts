@@ -169,6 +169,26 @@ test('a hand-over within a process costs the release and nothing else: the one w
   expect(fences).toEqual([...fences].sort((one, other) => (one < other ? -1 : 1)))
 })
 
+test('a ticket that is asked for ten times before its turn to be written comes costs no more than one', async () => {
+  const fresh = etcdStore({ endpoints: [server.url] })
+  const costs: Record<string, number>[] = []
+  for (const times of [1, 10]) {
+    const key = `asked ${times} times`
+    const [holder, first, again] = [ticket({ key }), ticket({ key }), ticket({ key })]
+    fenceOf(await fresh.acquire(holder))
+    costs.push(
+      await spent(async () => {
+        const asked = [first, ...Array.from({ length: times }, () => again)]
+        for (const answer of await Promise.all(asked.map((one) => fresh.acquire(one))))
+          expect(answer).toMatchObject({ tag: 'queued' })
+      }),
+    )
+    for (const one of [again, first, holder]) await fresh.release(releaseOf(one))
+  }
+  expect(costs[1]?.['Txn']).toBe(costs[0]?.['Txn'])
+  await fresh.close()
+})
+
 test('a hand-over to another process costs the release, and one transaction of the one who has the key then', async () => {
   const other = etcdStore({ endpoints: [server.url] })
   const woken = new Map<string, () => void>()

@@ -4,6 +4,7 @@
 export class SerialRequests {
   /** By key: the last request, while it is under way. */
   readonly #last = new Map<string, Promise<void>>()
+  readonly #joint = new Map<string, Promise<unknown>>()
 
   run<T>(key: string, request: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key)
@@ -15,5 +16,14 @@ export class SerialRequests {
     this.#last.set(key, done)
     void done.then(() => this.#last.get(key) === done && this.#last.delete(key))
     return turn
+  }
+
+  /** Carries out `work`, or joins the same work if it is under way. `id` says what is the same. */
+  join<T>(id: string, work: () => Promise<T>): Promise<T> {
+    const present = this.#joint.get(id)
+    if (present !== undefined) return present as Promise<T>
+    const working = work().finally(() => this.#joint.delete(id))
+    this.#joint.set(id, working)
+    return working
   }
 }
