@@ -6,7 +6,7 @@ import type { OwnTicket } from './own-ticket.ts'
 
 export interface EvictionWatchOptions {
   readonly clock: Clock
-  readonly rooms: WatchedRooms
+  readonly rooms: Pick<WatchedRooms, 'get' | 'size' | 'read'>
   readonly tickets: ReadonlyMap<string, OwnTicket>
   /** Whether the engine listens to wakes. */
   isHeard(): boolean
@@ -20,6 +20,9 @@ export class EvictionWatch {
   readonly #alarm: Alarm
   /** By ticket: when its room is read next, if it could not be read. */
   readonly #again = new WeakMap<OwnTicket, number>()
+
+  /** The keys whose rooms are being read, and are watched afterwards. */
+  readonly #reading = new Set<string>()
 
   constructor(options: EvictionWatchOptions) {
     this.#options = options
@@ -41,15 +44,25 @@ export class EvictionWatch {
   }
 
   #round(): void {
-    const { clock, rooms, tickets, onWatched } = this.#options
+    const { clock, tickets } = this.#options
     const now = clock.monotonicMs()
     for (const own of [...tickets.values()]) {
       if (this.#dueAt(own) <= now) {
         this.#again.set(own, now + AGAIN_MS)
-        rooms.read(own.ticket.key).then(onWatched, () => {})
+        this.#read(own.ticket.key)
       }
       this.#alarm.by(this.#dueAt(own))
     }
+  }
+
+  #read(key: string): void {
+    const { rooms, onWatched } = this.#options
+    if (this.#reading.has(key) || rooms.size + this.#reading.size >= MOST_WATCHED) return
+    this.#reading.add(key)
+    void rooms
+      .read(key)
+      .then(onWatched, () => {})
+      .finally(() => this.#reading.delete(key))
   }
 
   #dueAt(own: OwnTicket): number {
