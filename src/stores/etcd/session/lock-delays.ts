@@ -6,15 +6,15 @@ import type { EtcdRoom } from '../rooms/room.ts'
 import { lockDelayText, type RoomEntry } from '../rooms/room-entry.ts'
 import type { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { Alarm } from './alarm.ts'
-import type { EtcdLeases } from './leases.ts'
+import { type EtcdLeases, lengthFor } from './leases.ts'
 import { retryUntil } from './retry-until.ts'
 
 export interface LockDelaysOptions {
   readonly clock: Clock
-  readonly cluster: Cluster
+  readonly cluster: Pick<Cluster, 'ask'>
   readonly names: KeyNames
-  readonly leases: EtcdLeases
-  readonly rooms: WatchedRooms
+  readonly leases: Pick<EtcdLeases, 'expiring'>
+  readonly rooms: Pick<WatchedRooms, 'get'>
   /** The lock-delay of a room is over. */
   onOver(room: EtcdRoom): void
 }
@@ -24,7 +24,8 @@ export interface LockDelaysOptions {
  */
 export class LockDelays {
   readonly #options: LockDelaysOptions
-  readonly #until = new Map<string, number>()
+  /** By name: when a lock-delay ends, and when its lease has surely ended it. */
+  readonly #ends = new Map<string, { readonly until: number; readonly giveUpAt: number }>()
   readonly #alarm: Alarm
   #isClosed = false
 
@@ -42,15 +43,16 @@ export class LockDelays {
 
   /** The lock-delay of this name is written, or is about to be. From now on this process ends it. */
   begin(name: string, durationMs: number): void {
-    const until = this.#options.clock.monotonicMs() + durationMs
-    this.#until.set(name, until)
+    const now = this.#options.clock.monotonicMs()
+    const until = now + durationMs
+    this.#ends.set(name, { until, giveUpAt: now + lengthFor(durationMs) * 1000 + SPARE_MS })
     this.#alarm.by(until)
   }
 
   /** How much longer a lock-delay lasts. If another process has begun it, this is the longest possible time. */
   leftMs({ name, value }: RoomEntry): number {
-    const until = this.#until.get(name)
-    if (until !== undefined) return Math.max(0, until - this.#options.clock.monotonicMs())
+    const end = this.#ends.get(name)
+    if (end !== undefined) return Math.max(0, end.until - this.#options.clock.monotonicMs())
     return value.state === 'closing' ? value.ms : 0
   }
 
@@ -61,13 +63,13 @@ export class LockDelays {
 
   #round(): void {
     const now = this.#options.clock.monotonicMs()
-    for (const [name, until] of this.#until) {
+    for (const [name, { until, giveUpAt }] of this.#ends) {
       if (until > now) {
         this.#alarm.by(until)
         continue
       }
-      this.#until.delete(name)
-      void this.#end(name, until + LONGEST_TRY_MS)
+      this.#ends.delete(name)
+      void this.#end(name, giveUpAt)
     }
   }
 
@@ -84,5 +86,5 @@ export class LockDelays {
   }
 }
 
-/** After so long the lease of the lock-delay has ended it. */
-const LONGEST_TRY_MS = 10_000
+/** etcd may grant a longer lease than was asked for, and takes a moment to notice that a lease is over. */
+const SPARE_MS = 10_000
