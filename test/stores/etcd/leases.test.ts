@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import { expect, test } from 'vitest'
-import { lengthFor } from '../../../src/stores/etcd/session/leases.ts'
+import type { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
+import { EtcdLeases, lengthFor } from '../../../src/stores/etcd/session/leases.ts'
 
 test.each([
   ['2s', 2000, 4],
@@ -29,3 +30,15 @@ test('tickets of all terms between a second and an hour share a hundred leases',
   const lengths = new Set(Array.from({ length: 3600 }, (_, index) => lengthFor((index + 1) * 1000)))
   expect(lengths.size).toBeLessThanOrEqual(100)
 })
+
+test.each([1, 11, 23])(
+  'a lease for a minimum hold of %i days is known as one of this process',
+  async (days) => {
+    const ask = async (_: unknown, { ttl }: { ttl: number }) => ({ reply: { ttl }, isInDoubt: false })
+    const leases = new EtcdLeases({ ask: ask as unknown as Cluster['ask'] }, () => {})
+    const { id } = await leases.expiring(days * 86_400_000)
+    await new Promise((resolve) => setTimeout(resolve, 20))
+    expect(leases.isOurs(id)).toBe(true)
+    leases.close()
+  },
+)

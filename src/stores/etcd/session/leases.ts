@@ -1,5 +1,5 @@
 import { assert } from '../../../base/assert.ts'
-import { elapsedMs, type Instant, now, systemClock } from '../../../base/clock.ts'
+import { elapsedMs, type Instant, LONGEST_TIMER_MS, now, systemClock } from '../../../base/clock.ts'
 import { StoreError } from '../../../errors.ts'
 import type { Cluster } from '../grpc/cluster.ts'
 import { isLeaseThere } from '../grpc/failures.ts'
@@ -55,14 +55,14 @@ export class EtcdLease {
   }
 
   /** Resolves when etcd has kept it alive, or does not know it any more. */
-  keepAlive(cluster: Cluster): Promise<void> {
+  keepAlive(cluster: Pick<Cluster, 'ask'>): Promise<void> {
     this.#asking ??= this.#keepAlive(cluster).finally(() => {
       this.#asking = undefined
     })
     return this.#asking
   }
 
-  async #keepAlive(cluster: Cluster): Promise<void> {
+  async #keepAlive(cluster: Pick<Cluster, 'ask'>): Promise<void> {
     const since = now(systemClock)
     const { reply } = await cluster.ask(LEASE_KEEP_ALIVE, { id: this.id })
     if (reply.ttl <= 0) this.isLost = true
@@ -81,14 +81,14 @@ export class EtcdLease {
  * If the process dies, hangs or is cut off, its waiters vanish with the short lease, so they delay nobody for long.
  */
 export class EtcdLeases {
-  readonly #cluster: Cluster
+  readonly #cluster: Pick<Cluster, 'ask'>
   readonly #onLost: (lease: EtcdLease) => void
   readonly #shared = new Map<number, Shared>()
   #tombstones: { readonly lease: Promise<EtcdLease>; readonly since: Instant } | undefined
   readonly #ids = new Set<number>()
   #isClosed = false
 
-  constructor(cluster: Cluster, onLost: (lease: EtcdLease) => void) {
+  constructor(cluster: Pick<Cluster, 'ask'>, onLost: (lease: EtcdLease) => void) {
     this.#cluster = cluster
     this.#onLost = onLost
   }
@@ -262,7 +262,8 @@ export class EtcdLeases {
 
   /** Forgets the id of a lease when etcd has surely ended it, and its keys with it. */
   #forgetLater({ id, ttlMs }: Pick<EtcdLease, 'id' | 'ttlMs'>): void {
-    setTimeout(() => this.#ids.delete(id), 2 * ttlMs).unref()
+    // The id of a longer lease is kept for good: a timer of this length would fire at once.
+    if (2 * ttlMs <= LONGEST_TIMER_MS) systemClock.startTimer(2 * ttlMs, () => this.#ids.delete(id))
   }
 }
 
