@@ -17,7 +17,7 @@ export const MEMBER_CHECKS: readonly ((facts: MemberFacts) => Finding | undefine
   space,
 ]
 
-function version({ version }: MemberFacts): Finding {
+function version({ version, known }: MemberFacts): Finding {
   const check = 'version'
   const [major = 0, minor = 0, patch = 0] = version.split('.').map((part) => Number.parseInt(part, 10))
   if (major < 3 || (major === 3 && minor < 4)) {
@@ -34,8 +34,26 @@ function version({ version }: MemberFacts): Finding {
       text: `etcd ${version} may corrupt its data when a member is killed under load. Update it to 3.5.3 or newer.`,
     }
   }
+  const fixedIn = major === 3 ? LEASES_KEPT_IN.get(minor) : undefined
+  // A single member never becomes an old leader.
+  if (fixedIn !== undefined && patch < fixedIn && known.length !== 1) {
+    return {
+      check,
+      verdict: 'warning',
+      text: `etcd ${version} may end leases that are kept alive when its leader hangs and another one is elected: holders lose their locks early. Update it to 3.${minor}.${fixedIn} or newer.`,
+    }
+  }
   return { check, verdict: 'ok', text: `etcd ${version}.` }
 }
+
+/**
+ * By minor version, the first one in which a leader that was replaced revokes no leases any more. Later minor versions never did.
+ * https://github.com/etcd-io/etcd/issues/15247
+ */
+const LEASES_KEPT_IN: ReadonlyMap<number, number> = new Map([
+  [4, 31],
+  [5, 13],
+])
 
 function role({ leader, member, isLearner, roundTripMs }: MemberFacts): Finding {
   const check = 'role'

@@ -7,8 +7,8 @@ import { until } from '../../servers/until.ts'
 test('the doctor finds nothing wrong with an etcd of three members that are all named', async () => {
   await using cluster = await startEtcdCluster()
   const url = `etcd://${hosts(cluster.urls).join(',')}`
-  const { store, verdict, findings } = await diagnose(url)
-  expect({ store, verdict, wrong: wrong(findings) }).toEqual({ store: 'etcd', verdict: 'ok', wrong: [] })
+  const { store, findings } = await diagnose(url)
+  expect({ store, wrong: wrongBesideVersion(findings) }).toEqual({ store: 'etcd', wrong: [] })
   for (const host of hosts(cluster.urls)) {
     expect(findings.filter(({ where }) => where === host).map(({ check }) => check)).toEqual([
       ...['version', 'role', 'alarms', 'space'],
@@ -21,7 +21,7 @@ test('the doctor finds nothing wrong with an etcd of three members that are all 
   expect(findings.filter(({ text }) => text.startsWith('It leads, and answers in '))).toHaveLength(1)
 
   const some = await diagnose(`etcd://${hosts(cluster.urls)[0]}`)
-  expect(wrong(some.findings)).toEqual([
+  expect(wrongBesideVersion(some.findings)).toEqual([
     { check: 'members', verdict: 'warning', text: expect.stringContaining('names 1 of 3 members') },
   ])
 
@@ -31,7 +31,7 @@ test('the doctor finds nothing wrong with an etcd of three members that are all 
     const found = await diagnose(url)
     return found.verdict !== 'problem' && found
   })
-  expect(wrong(then.findings)).toEqual([
+  expect(wrongBesideVersion(then.findings)).toEqual([
     expect.objectContaining({ check: 'connection', where: hosts(cluster.urls)[0], verdict: 'warning' }),
     { check: 'quorum', verdict: 'warning', text: expect.stringContaining('2 of 3 members answer, so none') },
   ])
@@ -140,6 +140,12 @@ test.each([
   [{}, undefined, undefined],
   [{ version: '3.3.27' }, 'version', 'problem'],
   [{ version: '3.5.2' }, 'version', 'warning'],
+  [{ version: '3.5.12' }, 'version', 'warning'],
+  [{ version: '3.5.13' }, undefined, undefined],
+  [{ version: '3.4.30' }, 'version', 'warning'],
+  [{ version: '3.4.31' }, undefined, undefined],
+  [{ version: '3.6.0' }, undefined, undefined],
+  [{ version: '3.4.30', known: [{ id: 2, isLearner: false }] }, undefined, undefined],
   [{ isLearner: true }, 'role', 'warning'],
   [{ leader: 0 }, 'role', 'problem'],
   [{ errors: ['memberID:1 alarm:CORRUPT '] }, 'alarms', 'problem'],
@@ -155,6 +161,11 @@ test.each([
 
 function hosts(urls: readonly string[]): readonly string[] {
   return urls.map((url) => new URL(url).host)
+}
+
+/** The etcd of this machine may be an old one, of which the doctor warns where there are several members. */
+function wrongBesideVersion(findings: readonly Finding[]): readonly Finding[] {
+  return wrong(findings).filter(({ check }) => check !== 'version')
 }
 
 function wrong(findings: readonly Finding[]): readonly Finding[] {
