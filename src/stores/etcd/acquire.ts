@@ -5,6 +5,7 @@ import type { KeyValue, Operation } from './grpc/messages.ts'
 import { untilChangeMs } from './hints.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import { ticketText, ticketValue } from './rooms/room-entry.ts'
+import { fenceFrom } from './session/fence-base.ts'
 import { termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -97,7 +98,8 @@ async function tryToWrite(
   const { reply, isInDoubt } = told
   const { revision } = reply
   if (reply.succeeded) {
-    const written = { name, at, createRevision: revision, revision, lease, holdLease, isInDoubt }
+    const fence = fenceFrom(base, revision)
+    const written = { name, at, createRevision: revision, fence, revision, lease, holdLease, isInDoubt }
     const others = isUnwatched ? reply.ranges[0]?.pairs : undefined
     const isFirst = place.tag !== 'behind'
     return decided(answerWritten(session, ticket, written, { revision, isFirst, others }))
@@ -182,7 +184,9 @@ async function enterAll(
   const { revision } = reply
   const answers = named.map(({ ticket, name }, index) => {
     if (reply.succeeded) {
-      const written = { name, at, createRevision: revision, revision, lease, holdLease: lease, isInDoubt }
+      const fence = fenceFrom(base, revision)
+      const own = { name, at, createRevision: revision, fence, revision }
+      const written = { ...own, lease, holdLease: lease, isInDoubt }
       return answerWritten(session, ticket, written, { revision, isFirst: true, others: undefined })
     }
     const pair = reply.ranges[index]?.pairs[0]

@@ -4,6 +4,7 @@ import type { KeyValue, Operation } from './grpc/messages.ts'
 import { ahead, askAgainMs } from './hints.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import { entryOf, ticketText, ticketValue } from './rooms/room-entry.ts'
+import { fenceFrom } from './session/fence-base.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session, Written } from './session/session.ts'
 
@@ -144,7 +145,7 @@ async function tryFound(
     return session.fences.changed(told.reply.ranges[0]?.pairs[0]) ? 'read-again' : undefined
   const { revision, ranges } = told.reply
   const written = {
-    ...{ name, at, createRevision, lease, holdLease },
+    ...{ name, at, createRevision, fence: fenceFrom(base, createRevision), lease, holdLease },
     revision: isOurs ? modRevision : revision,
     isInDoubt: isInDoubt || told.isInDoubt,
   }

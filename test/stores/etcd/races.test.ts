@@ -18,7 +18,7 @@ import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { release } from '../../../src/stores/etcd/release.ts'
 import { renew } from '../../../src/stores/etcd/renew.ts'
 import { Session } from '../../../src/stores/etcd/session/session.ts'
-import { type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
+import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
@@ -39,8 +39,8 @@ function newSession(cluster: Cluster = newCluster()): Session {
   return session
 }
 
-function newCluster(): Cluster {
-  return new Cluster({ endpoints: [server.url], auth: undefined, tls: {}, prefix: PREFIX })
+function newCluster({ url } = server): Cluster {
+  return new Cluster({ endpoints: [url], auth: undefined, tls: {}, prefix: PREFIX })
 }
 
 const PREFIX = 'holdfast/'
@@ -67,6 +67,27 @@ test('a holder that renews while it is released before its minimum hold is over 
     expect(await store.renew([mine])).toEqual([{ tag: 'gone', evicted: false }])
   }
 })
+
+test('a fence is counted from the base that its own transaction has compared, although the base is deleted meanwhile', async () => {
+  await using own = await startEtcd()
+  const session = newSession(newCluster(own))
+  const [before, slow, next] = [ticket(), ticket({ patienceMs: 0 }), ticket()]
+  const base = fenceOf(await acquire(session, before)) - revisionOf(session, before)
+  const transact = session.transact.bind(session)
+  vi.spyOn(session, 'transact').mockImplementationOnce(async (request) => {
+    const told = await transact(request)
+    await own.call('/v3/kv/deleterange', { key: base64('holdfast/meta') })
+    fenceOf(await acquire(session, next))
+    return told
+  })
+  const fence = fenceOf(await acquire(session, slow))
+  expect(fence - revisionOf(session, slow)).toBe(base)
+  expect(session.tickets.get(next.id)?.fence).toBeGreaterThan(fence)
+})
+
+function revisionOf(session: Session, { id }: Ticket): bigint {
+  return BigInt(session.tickets.get(id)?.createRevision ?? 0)
+}
 
 test('a holder that is released while the lease of its minimum hold is granted holds no longer', async () => {
   const session = newSession()

@@ -54,8 +54,9 @@ export class FenceBase {
     return true
   }
 
+  /** For people: by the base that this process knows now. */
   fence(createRevision: number): bigint {
-    return (this.#known?.from ?? 0n) + BigInt(createRevision)
+    return fenceFrom({ from: this.#known?.from ?? 0n }, createRevision)
   }
 
   async #read(): Promise<Base> {
@@ -80,6 +81,11 @@ export class FenceBase {
         : `The etcd key ${name} was written by a newer version of Holdfast (layout ${layout}). Update this one.`,
     )
   }
+}
+
+/** The fence of a ticket, by the base that its own transaction has compared. */
+export function fenceFrom({ from }: Pick<Base, 'from'>, createRevision: number): bigint {
+  return from + BigInt(createRevision)
 }
 
 interface Base {

@@ -127,14 +127,13 @@ export class Session {
 
   /** Makes a ticket one of this process, which has written or found its key, and keeps it alive from now on. */
   track(ticket: Ticket, written: Written): OwnTicket {
-    const { name, at, createRevision, revision, lease, holdLease, isInDoubt } = written
+    const { name, at, createRevision, fence, revision, lease, holdLease, isInDoubt } = written
     const present = this.#tickets.get(ticket.id)
     if (present?.createRevision === createRevision && present.binding.lease === lease) {
       if (isInDoubt) present.putInDoubt()
       return present
     }
     if (present !== undefined) this.forget(present)
-    const fence = this.fences.fence(createRevision)
     const binding = { revision, lease, isForMinHold: false }
     const own = new OwnTicket(
       { ticket, name, at, createRevision, fence, binding, holdLease, isInDoubt },
@@ -317,6 +316,8 @@ export interface Written {
   /** When its ticket came, by the wall clock. */
   readonly at: number
   readonly createRevision: number
+  /** Counted from the fence base that the transaction has compared: this process may know another one by now. */
+  readonly fence: bigint
   readonly revision: number
   /** The lease to which the key is bound. */
   readonly lease: EtcdLease
