@@ -1,3 +1,4 @@
+import { paused, systemClock } from '../../base/clock.ts'
 import { type AcquireAnswer, GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
 import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
@@ -191,7 +192,6 @@ async function tryByState(session: Session, own: OwnTicket, ticket: Ticket): Pro
     await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
     if (own.binding.lease.isLost) return undefined
   }
-  await untilDeleted(own)
   switch (own.state.tag) {
     case 'waiting':
       own.waits(ticket)
@@ -203,22 +203,29 @@ async function tryByState(session: Session, own: OwnTicket, ticket: Ticket): Pro
         return { tag: 'held', fence: own.fence }
       }
       // The ticket was evicted meanwhile, for example.
-      await untilDeleted(own)
-      return 'read-again'
+      return afterDeletion(own)
     case 'leaving':
       return GONE
     // Taken over or ended meanwhile.
     case 'ending':
     case 'forgotten':
-      return 'read-again'
+      return afterDeletion(own)
     default:
       return own.state satisfies never
   }
 }
 
-/** If the key of the ticket is being deleted, waits for that. */
-async function untilDeleted({ state }: OwnTicket): Promise<void> {
-  if (state.tag === 'ending') await state.done
+/** If the key of the ticket is being deleted, waits for that. If that takes long, the ticket is answered like one that is gone. */
+async function afterDeletion({ state }: OwnTicket): Promise<'read-again' | undefined> {
+  return state.tag !== 'ending' || (await isDoneSoon(state.done)) ? 'read-again' : undefined
+}
+
+/** Waits for a deletion, but not for long, because the answers to all tickets of one call wait with it. */
+async function isDoneSoon(deletion: Promise<void>): Promise<boolean> {
+  const waiting = new AbortController()
+  const done = deletion.then(() => true)
+  const late = paused(systemClock, LONGEST_DELETION_MS, waiting.signal).then(() => false)
+  return Promise.race([done, late]).finally(() => waiting.abort())
 }
 
 /** Asks whether the keys of holders are as this process left them. A ticket whose key is not is no longer one of this process. */
@@ -264,10 +271,13 @@ async function lookAround(session: Session, own: OwnTicket): Promise<void> {
   session.admit(room)
   // Tickets in front of it whose time is over are deleted first.
   for (let ending = timers.expireFront(room); ending !== undefined; ending = timers.expireFront(room)) {
-    await ending
+    // A deletion that ends later lets the waiter in by itself, and wakes it.
+    if (!(await isDoneSoon(ending))) return
     session.admit(room)
   }
 }
 
 /** etcd takes 128 comparisons in a transaction, unless it is configured to take more. */
 const MOST_COMPARES = 100
+/** A deletion takes one request. It takes longer only if etcd does not answer. */
+const LONGEST_DELETION_MS = 500

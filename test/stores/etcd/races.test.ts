@@ -20,6 +20,7 @@ import { renew } from '../../../src/stores/etcd/renew.ts'
 import { Session } from '../../../src/stores/etcd/session/session.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
+import { passed } from './passed.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: EtcdServer
@@ -100,6 +101,32 @@ test('a holder that is released while the lease of its minimum hold is granted h
   })
   expect(await acquire(session, mine)).toEqual({ tag: 'gone', evicted: false })
   expect(session.tickets.get(mine.id)?.state.tag).toBe('leaving')
+})
+
+test('a deletion that takes long delays no renewal of other tickets, and lets the next one in when it is done', async () => {
+  const session = newSession()
+  const woken: string[] = []
+  session.listen((wake) => wake.tag === 'ticket' && woken.push(wake.id))
+  const key = 'slow deletion'
+  const [over, next, other] = [ticket({ key, ttlMs: 1000 }), ticket({ key }), ticket()]
+  const fence = fenceOf(await acquire(session, other))
+  fenceOf(await acquire(session, over))
+  expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
+  const change = session.keys.change.bind(session.keys)
+  let goOn = () => {}
+  const slow = new Promise<void>((resolve) => {
+    goOn = resolve
+  })
+  vi.spyOn(session.keys, 'change').mockImplementationOnce(async (own, plan) => {
+    await slow
+    return change(own, plan)
+  })
+  await until('its time is over', () => session.tickets.get(over.id)?.state.tag === 'ending')
+  const answers = await Promise.race([renew(session, [other, next, over]), passed(5000)])
+  expect(answers).toMatchObject([{ tag: 'held', fence }, { tag: 'queued' }, { tag: 'gone' }])
+  goOn()
+  await until('the next one is woken', () => woken.includes(next.id))
+  expect(fenceOf((await renew(session, [next]))[0])).toBeGreaterThan(fence)
 })
 
 test('a waiter whose turn comes while its lease is kept alive is told so', async () => {
