@@ -168,6 +168,9 @@ describe('what is typed', () => {
     ['\x1b[200~47\r\n11\t\x7f8\r\x1b[201~\r', ['4', '7', ' ', '1', '1', ' ', '8', 'enter']],
     ['\x1b[200~x\r\x03', ['x', 'ctrl-c']],
     ['\x01\x1bz', []],
+    ['\x1b[[A\x1b[[B\x1b[[C\x1b[[D\x1b[[E\x1b[17~', ['f1', 'f3', 'f4', 'f6']],
+    ['\x1b\x1b[D\x1b\x1bOC\x1b\x1b[[Cx', ['x']],
+    ['\x1b\x1bx', ['escape', 'x']],
   ])('%j is %j', (typed, keys) => {
     const read: string[] = []
     new KeyReader((key) => read.push(key)).push(typed)
@@ -177,11 +180,25 @@ describe('what is typed', () => {
   test('a sequence that arrives in pieces is one key, and the beginning of one alone is Escape', async () => {
     const read: string[] = []
     const reader = new KeyReader((key) => read.push(key))
-    for (const piece of ['\x1b', '[', '6', '~', '\x1b']) reader.push(piece)
-    expect(read).toEqual(['page-down'])
-    await until('it was waited for in vain', () => read.length > 1)
-    expect(read).toEqual(['page-down', 'escape'])
+    for (const piece of ['\x1b', '[', '6', '~', '\x1b[', '[', 'D', '\x1b']) reader.push(piece)
+    expect(read).toEqual(['page-down', 'f4'])
+    await until('it was waited for in vain', () => read.length > 2)
+    expect(read).toEqual(['page-down', 'f4', 'escape'])
   })
+
+  test.each(['\x1b[', '\x1b[[', '\x1bO', '\x1b[1;', '\x1b\x1b[', '\x1b[23$'])(
+    'of %j, which nothing follows, no letter is a key',
+    async (piece) => {
+      const read: string[] = []
+      const reader = new KeyReader((key) => read.push(key))
+      reader.push(piece)
+      const other: string[] = []
+      new KeyReader((key) => other.push(key)).push('\x1b')
+      await until('the time is over', () => other.length > 0)
+      reader.push('x')
+      expect(read).toEqual(['x'])
+    },
+  )
 
   test('a paste that arrives in pieces ends where it ends', () => {
     const read: string[] = []

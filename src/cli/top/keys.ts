@@ -35,8 +35,8 @@ export class KeyReader {
   #giveUp(): void {
     const text = this.#pending
     this.#pending = ''
-    if (text === ESCAPE) this.#onKey('escape')
-    else this.#read(text)
+    // The beginning of a longer sequence is no typed text: its letters would be keys that act.
+    if (text.endsWith(ESCAPE)) this.#onKey('escape')
   }
 
   #read(text: string): void {
@@ -90,9 +90,15 @@ const CTRL_C = '\u0003'
 const PASTE_BEGINS = `${ESCAPE}[200~`
 const PASTE_ENDS = `${ESCAPE}[201~`
 
-/** A control sequence, one of the older kind, Alt with a key, or one character (ECMA-48 §5.4). */
-const SEQUENCES = new RegExp(`${ESCAPE}(?:\\[[0-?]*[ -/]*[@-~]|O[@-~]|[^[O])|[\\s\\S]`, 'gu')
-const UNFINISHED = new RegExp(`${ESCAPE}(?:\\[[0-?]*[ -/]*|O)?$`)
+/**
+ * F1 to F5 of the Linux console, a control sequence, one of the older kind, Alt with a key, or one character (ECMA-48 §5.4).
+ * Some terminals send a second Escape before a sequence for Alt.
+ */
+const SEQUENCES = new RegExp(
+  `${ESCAPE}(?:${ESCAPE}?(?:\\[\\[[A-E]|\\[[0-?]*[ -/]*[@-~]|O[@-~])|[^[O])|[\\s\\S]`,
+  'gu',
+)
+const UNFINISHED = new RegExp(`${ESCAPE}{1,2}(?:\\[[0-?]*[ -/]*|\\[\\[|O)?$`)
 const PRINTABLE = /^[^\p{C}\p{Zl}\p{Zp}]$/u
 
 const NAMES: ReadonlyMap<string, Key> = new Map([
@@ -108,7 +114,7 @@ const NAMES: ReadonlyMap<string, Key> = new Map([
   ),
   ['\u001b[5~', 'page-up'],
   ['\u001b[6~', 'page-down'],
-  ['\u001b\u001b', 'escape'],
+  [`${ESCAPE}${ESCAPE}`, 'escape'],
   ...(['OP', '[11~', '[[A'] as const).map((sequence) => [`\u001b${sequence}`, 'f1'] as const),
   ...(['OR', '[13~', '[[C'] as const).map((sequence) => [`\u001b${sequence}`, 'f3'] as const),
   ...(['OS', '[14~', '[[D'] as const).map((sequence) => [`\u001b${sequence}`, 'f4'] as const),
