@@ -1,6 +1,6 @@
 import { checkOptions, parseFlag } from './base/arguments.ts'
 import { awaited } from './base/awaited.ts'
-import { type Finding, milliseconds } from './base/diagnosis.ts'
+import { type Finding, isUnseenServer, milliseconds } from './base/diagnosis.ts'
 import { explained } from './base/explained.ts'
 import { look } from './base/read-only.ts'
 import { within } from './base/within.ts'
@@ -53,7 +53,8 @@ export async function diagnose(url: string, options: DiagnoseOptions = {}): Prom
   // Both reject an invalid URL. The error of `general` is the readable one.
   if (seen.status === 'rejected') throw seen.reason
   if (known.status === 'rejected') throw known.reason
-  const findings = [...seen.value, ...known.value]
+  const isOpen = seen.value.some(({ check, verdict }) => check === 'connection' && verdict === 'ok')
+  const findings = [...seen.value, ...known.value.filter((finding) => isOpen || !isUnseenServer(finding))]
   return { store: schemeOf(url), verdict: worst(findings), findings }
 }
 

@@ -10,6 +10,19 @@ export interface Finding {
   readonly text: string
 }
 
+/** The finding about the one server of a URL that was not looked at. Where the store cannot be opened either, that is said once. */
+export function unseenServer(because: string, verdict: 'warning' | 'problem'): Finding {
+  return {
+    check: 'server',
+    verdict,
+    text: `The doctor could not look at the server, so more may be wrong than is said here. ${because}`,
+  }
+}
+
+export function isUnseenServer({ check }: Finding): boolean {
+  return check === 'server'
+}
+
 export interface ClockReading {
   /** The median. */
   readonly roundTripMs: number

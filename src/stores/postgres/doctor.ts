@@ -4,11 +4,14 @@ import {
   type Finding,
   milliseconds,
   readClock,
+  unseenServer,
 } from '../../base/diagnosis.ts'
+import { explained } from '../../base/explained.ts'
 import { within } from '../../base/within.ts'
 import { clientOfUrl } from '../../postgres/client-of-url.ts'
 import { connectionsOf, type PostgresConnections } from '../../postgres/connections.ts'
 import { executorOf, type SqlClient } from '../../postgres/executor.ts'
+import { storeErrorOf } from '../../postgres/failures.ts'
 import type { DriverOptions } from '../driver.ts'
 
 /** Findings about the database that a URL names, beyond those of the store itself. */
@@ -20,9 +23,9 @@ export async function diagnosePostgres(
   try {
     const facts = { ...(await within(LIMIT_MS, factsOf(connections, url))), readOnly }
     return CHECKS.flatMap((check) => check(facts) ?? [])
-  } catch {
-    // The store itself reports a database that it cannot reach.
-    return []
+  } catch (thrown) {
+    const error = storeErrorOf(thrown, { doing: 'looking at the server' })
+    return [unseenServer(explained(error), error.code === 'store-refused' ? 'warning' : 'problem')]
   } finally {
     await connections.close()
   }

@@ -1,4 +1,4 @@
-import type { Finding } from '../../base/diagnosis.ts'
+import { type Finding, unseenServer } from '../../base/diagnosis.ts'
 import type { DriverOptions } from '../driver.ts'
 import { settingsOf } from './options.ts'
 import { factsOf, findingsOf } from './server/doctor-server.ts'
@@ -13,6 +13,5 @@ export async function diagnoseRedis(url: string, { readOnly }: DriverOptions): P
   const names = new RoomNames(settingsOf(urlOptionsIn(new URL(url).searchParams)).prefix)
   const link = linksOf(await newClient(url))()
   const facts = await factsOf(link, { setting: 'alone', names, fenceOf: () => names.fence, readOnly })
-  // Opening the store has reported an outage already.
-  return 'problem' in facts ? [] : findingsOf(facts)
+  return 'problem' in facts ? [unseenServer(facts.problem, 'problem')] : findingsOf(facts)
 }

@@ -134,6 +134,33 @@ test('the doctor tells of what makes locks slow after a while', () => {
   })
 })
 
+test('the doctor says that it could not look at the server, where the store works', async () => {
+  await using server = await startPostgres()
+  await server.sql(`create role app login password 'secret'; grant create on database holdfast to app;
+    revoke execute on function pg_notification_queue_usage() from public`)
+  const asApp = new URL(server.url)
+  asApp.username = 'app'
+  asApp.password = 'secret'
+  const refused = await diagnose(asApp.href)
+  expect(refused.verdict).toBe('warning')
+  expect(refused.findings).toContainEqual({
+    check: 'server',
+    verdict: 'warning',
+    text: expect.stringMatching(/^The doctor could not look .* denied for function pg_notification_queue/),
+  })
+  const other = new Client(server.url)
+  await other.connect()
+  await other.query('begin; lock table holdfast.lock_fences in access exclusive mode')
+  const late = await diagnose(server.url)
+  await other.end()
+  expect(late.verdict).toBe('problem')
+  expect(late.findings).toContainEqual({
+    check: 'server',
+    verdict: 'problem',
+    text: expect.stringMatching(/^The doctor could not look .*No answer within 5000 ms/),
+  })
+})
+
 test('the doctor says why there is no connection, and no secret', async () => {
   const diagnosis = await diagnose('postgres://holdfast:sesame@127.0.0.1:1/holdfast')
   expect(diagnosis.findings).toMatchObject([{ check: 'connection', verdict: 'problem' }])

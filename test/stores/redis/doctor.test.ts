@@ -4,6 +4,7 @@ import { SERVER_CHECKS, type ServerSetting } from '../../../src/stores/redis/ser
 import { PATIENT_MASTERS, startCluster } from '../../servers/redis-cluster.ts'
 import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
 import { readProjectFile } from '../../tidy/project.ts'
 
 describe('the doctor, about a Redis server', () => {
@@ -160,6 +161,19 @@ describe('the doctor, about a Redis server', () => {
     ])
     server.resume()
   })
+})
+
+test('the doctor says that it could not look at a Redis server, where the store works', async () => {
+  await using server = await startRedis({ appendOnly: true })
+  // Only the doctor asks for settings.
+  await using proxy = await startProxy({ targetPort: server.port })
+  proxy.silenceAt(/CONFIG/)
+  const { verdict, findings } = await diagnose(`redis://127.0.0.1:${proxy.port}`)
+  expect(verdict).toBe('problem')
+  expect(findings).toMatchObject([
+    ...['connection', 'round trip', 'messages', 'listing'].map((check) => ({ check, verdict: 'ok' })),
+    { check: 'server', verdict: 'problem', text: /^The doctor could not look/ },
+  ])
 })
 
 describe('the doctor, about Sentinels', () => {
