@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest'
 import { width } from '../../src/cli/text.ts'
 import { TableColumns } from '../../src/cli/top/columns.ts'
 import { KeyReader } from '../../src/cli/top/keys.ts'
+import { typingLine } from '../../src/cli/top/lines.ts'
 import { filtered, rowsOf, sorted } from '../../src/cli/top/rows.ts'
 import { frameOf } from '../../src/cli/top/screen.ts'
 import { SORTS } from '../../src/cli/top/sorts.ts'
@@ -156,6 +157,26 @@ test('sorting by holder reads each of them once', () => {
   const holders = sorted(rows, { sort: 'holder', isReversed: false }).map(({ holder }) => holder)
   expect(holders).toEqual([...holders].sort())
   expect(reads).toBe(1000)
+})
+
+test.each(['/', 'x'])('what is typed after %s ends at 500 bytes, and can be shortened', (key) => {
+  const holder = { id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' as const }
+  const held = { key: 'k', holders: [{ ...holder, owner: { text: 'somebody' } }], queue: [], closedMs: 0 }
+  const rows = rowsOf([held], UNKNOWN)
+  const facts = { rows, pageSize: 1, titlesLine: 0, columnAt: () => undefined }
+  const press = (view: TopView, ...keys: readonly string[]): TopView =>
+    keys.reduce((seen, each) => pressed(seen, each, facts), view)
+  const asked = press(firstView({ sort: 'key', isReversed: false }), 'down', key)
+  const full = press(asked, ...'日'.repeat(166), 'y', 'z', 'z', '日')
+  expect(full.typing?.text).toBe(`${'日'.repeat(166)}yz`)
+  expect(press(full, 'backspace', 'backspace', 'q').typing?.text).toBe(`${'日'.repeat(166)}q`)
+})
+
+test('the end of a long answer is shown, behind as much of the question as fits', () => {
+  expect(typingLine('Why? ', { typed: 'abc', room: 20 })).toBe('Why? abc_')
+  expect(typingLine('Why? ', { typed: '日本語の請求書', room: 13 })).toBe('Why? 請求書_')
+  expect(typingLine('Why? ', { typed: '日本語の請求書', room: 12 })).toBe('Why? 求書_')
+  expect(typingLine('Why? ', { typed: 'abc', room: 1 })).toBe('_')
 })
 
 describe('what is typed', () => {

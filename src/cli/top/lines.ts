@@ -30,11 +30,23 @@ export function typingLine(
   question: string,
   { typed, room }: { readonly typed: string; readonly room: number },
 ): string {
-  const answer = [...typed]
   const least = Math.min(width(question), Math.floor(room / 2))
-  while (answer.length > 0 && width(answer.join('')) > room - least - 2) answer.shift()
-  const left = room - width(answer.join('')) - 1
-  return cut(`${cut(question, left)}${answer.join('')}_`, room)
+  const answer = end(typed, room - least - 2)
+  const left = room - width(answer) - 1
+  return cut(`${cut(question, left)}${answer}_`, room)
+}
+
+/** As much of the end of a text as fits. */
+function end(text: string, room: number): string {
+  const characters = [...text]
+  let left = room
+  let from = characters.length
+  while (from > 0) {
+    left -= width(characters[from - 1] ?? '')
+    if (left < 0) break
+    from -= 1
+  }
+  return characters.slice(from).join('')
 }
 
 /** The first line to show, so that the marked line is visible and no space below the last line is wasted. */

@@ -154,10 +154,20 @@ function typed(view: TopView & { readonly typing: Typing }, key: Key): TopView {
         : { ...view, typing: undefined }
     case 'escape':
       return { ...view, typing: undefined }
-    default:
-      return withText(edited(typing.text, key))
+    default: {
+      const text = edited(typing.text, key)
+      return text.length < typing.text.length || fitsAnswer(text) ? withText(text) : view
+    }
   }
 }
+
+/** A longer text would take long to draw after each key. */
+export function fitsAnswer(text: string): boolean {
+  return Buffer.byteLength(text) <= LONGEST_ANSWER_BYTES
+}
+
+/** No name of a job is longer. */
+const LONGEST_ANSWER_BYTES = 500
 
 /** A typed text after another key. */
 export function edited(text: string, key: Key): string {
