@@ -177,6 +177,24 @@ test('top evicts nobody where it cannot ask, and says when the server refuses', 
   await lease.release()
 })
 
+test('top evicts nobody at Enter on a screen that became too small for the question', async () => {
+  const held = await locks.acquire('key')
+  await using terminal = start()
+  await terminal.shows(/^ {2}key +H /m)
+  terminal.press('Down', 'x')
+  terminal.type('it hangs')
+  await terminal.shows('Reason: it hangs_')
+  terminal.resize(100, 3)
+  await until('there is no room for a question', () => /^ {2}KEY /.test(terminal.lines()[0] ?? ''))
+  terminal.press('Enter', '!')
+  terminal.resize(100, 24)
+  // The question is still open, and what was typed after Enter belongs to its answer.
+  await terminal.shows('Reason: it hangs!_')
+  expect(held.signal.aborted).toBe(false)
+  terminal.press('Enter')
+  await terminal.shows('Evicted 1 holder from key.')
+})
+
 test('top copies a key into the clipboard of the terminal', async () => {
   await locks.acquire('job:日本')
   await using terminal = start()

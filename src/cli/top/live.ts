@@ -93,8 +93,10 @@ class LiveScreen {
     const { typing, page } = this.#view
     if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
-    // On a screen without a line for questions nothing can be asked.
-    if (EVICT.includes(key) && typing === undefined && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
+    const asks = EVICT.includes(key) && typing === undefined && page !== 'help'
+    const answers = key === 'enter' && typing !== undefined
+    // On a screen without a line for questions nothing can be asked, and nobody sees what Enter would do.
+    if ((asks || answers) && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
     if (key === ' ' && typing === undefined) this.#watch.lookNow()
     const before = this.#view
     this.#notice = undefined
@@ -108,7 +110,6 @@ class LiveScreen {
     if (before.hasMouse !== this.#view.hasMouse) this.#screen.hasMouse = this.#view.hasMouse
     if (key === 'c' && typing === undefined && page !== 'help') this.#copy()
     if (key === 'enter' && typing?.tag === 'evict') void this.#evict(typing)
-    const asks = EVICT.includes(key) && typing === undefined && page !== 'help'
     if (asks && this.#view.typing === undefined) this.#tell('Mark a key that is held first.', { isBad: true })
     if (before.order !== this.#view.order || before.filter !== this.#view.filter) this.#arrange()
     // A line that the filter hides is not marked any more.
