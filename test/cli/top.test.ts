@@ -195,6 +195,18 @@ test('top evicts nobody at Enter on a screen that became too small for the quest
   await terminal.shows('Evicted 1 holder from key.')
 })
 
+test('top is as large as its terminal, also when that was resized while top was stopped', async () => {
+  await using terminal = start()
+  await terminal.shows('Nobody holds a key.')
+  terminal.press('C-z')
+  await terminal.shows(/Stopped/)
+  terminal.resize(60, 12)
+  await locks.acquire('key')
+  terminal.enter('fg')
+  await terminal.shows(/^ {2}key +H /m)
+  await until('the hints are at the bottom', () => /^q quit/.test(terminal.lines()[11] ?? ''))
+})
+
 test('top copies a key into the clipboard of the terminal', async () => {
   await locks.acquire('job:日本')
   await using terminal = start()

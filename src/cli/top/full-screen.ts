@@ -26,7 +26,6 @@ export class FullScreen {
     this.#keys = new KeyReader((key) => (key === 'ctrl-z' ? this.#suspend(WHOLE_JOB) : options.onKey(key)))
   }
 
-  /** Read anew each time: a stopped program gets no event for a resize. */
   get size(): { readonly columns: number; readonly rows: number } {
     const [columns, rows] = process.stdout.getWindowSize()
     // Some terminals report 0.
@@ -142,6 +141,8 @@ export class FullScreen {
     process.off('SIGTSTP', this.#onStop).on('SIGTSTP', this.#onStop)
     this.#enter()
     this.#onContinued()
+    // Node.js reads the size at this signal only, and a stopped program gets none. If the size has changed, 'resize' follows.
+    process.kill(process.pid, 'SIGWINCH')
   }
 }
 
