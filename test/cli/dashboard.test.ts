@@ -170,6 +170,9 @@ test('dashboard needs a token when other machines can reach it, and takes it fro
   expect(await program.exit).toBe(0)
 })
 
+/** Longer than the resolver takes. */
+const LONG_HOST = 'x'.repeat(300)
+
 test('dashboard says in one sentence what is wrong with its options', async () => {
   const port = await freePort()
   const taken = createServer().listen(port, '127.0.0.1')
@@ -178,6 +181,10 @@ test('dashboard says in one sentence what is wrong with its options', async () =
     [
       ['--port', String(port)],
       `Expected --host and --port to be a free place to listen, but 127.0.0.1:${port} is taken.`,
+    ],
+    [
+      ['--host', LONG_HOST, '--port', '1', '--token', 'correct-horse-battery'],
+      `Expected --host and --port to be a free place to listen, but ${LONG_HOST}:1 cannot be listened at (EINVAL).`,
     ],
     [['--port', 'x'], 'Expected --port to be a whole number from 0 to 65535, got "x".'],
     [

@@ -153,9 +153,10 @@ async function listen(server: Server, { host, port }: ListenAddress): Promise<nu
     await once(server, 'listening')
     return (server.address() as AddressInfo).port
   } catch (error) {
-    const { code = '' } = error as NodeJS.ErrnoException
-    const sentence = REFUSALS[code]
-    if (sentence === undefined) throw error
+    const { code = '', syscall } = error as NodeJS.ErrnoException
+    // Every other error is a mistake of this program.
+    if (syscall === undefined) throw error
+    const sentence = REFUSALS[code] ?? `cannot be listened at (${code})`
     throw new UsageError(
       `Expected --host and --port to be a free place to listen, but ${host}:${port} ${sentence}.`,
     )
@@ -167,6 +168,7 @@ const REFUSALS: Readonly<Record<string, string>> = {
   EACCES: 'may not be used by this user',
   EADDRNOTAVAIL: 'is not of this machine',
   ENOTFOUND: 'is not known by name',
+  EAI_AGAIN: 'is not known by name, as no name server answers',
 }
 
 function pageUrlOf({ host, port }: ListenAddress, token: string | undefined): string {
