@@ -85,6 +85,7 @@ describe.each(places)('with a user of $name that may only read', ({ open }) => {
     ['ls', ['ls']],
     ['show', ['show', 'job:backup']],
     ['top', ['top', '--once']],
+    ['top --json', ['top', '--once', '--json']],
   ] as const
 
   test.each(looks)('%s shows who holds a key', async (_, args) => {

@@ -64,6 +64,7 @@ test('--json prints an object for each page, in the order that was asked for, on
   expect(JSON.parse(stdout)).toMatchObject({
     keys: 2,
     isCut: false,
+    caveats: [],
     held: 2,
     waiting: 0,
     handOversPerSecond: null,

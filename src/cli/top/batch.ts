@@ -79,7 +79,7 @@ function printLook(snapshot: Snapshot, look: LookFacts): void {
 }
 
 function lookJson(
-  { at, isCut, store }: Snapshot,
+  { at, isCut, caveats, store }: Snapshot,
   { sums, rows }: { readonly sums: Sums; readonly rows: readonly Row[] },
 ): object {
   const { keys, held, offered, waiting, longestMs, handOvers, expired } = sums
@@ -88,6 +88,7 @@ function lookJson(
     lookMs: store.tag === 'present' ? store.lookMs : undefined,
     keys,
     isCut,
+    caveats,
     held,
     offered,
     waiting,
