@@ -3,7 +3,7 @@ import { explained } from '../../../base/explained.ts'
 import { StoreError } from '../../../errors.ts'
 import type { JobCount, Jobs, JobView } from '../../../jobs/index.ts'
 import { EXIT } from '../../exit-codes.ts'
-import { countLines, jobLines } from '../../job-text.ts'
+import { countLines, jobLines, pausedNames, pausedText } from '../../job-text.ts'
 import { complain, paintFor, print } from '../../terminal.ts'
 import { json } from '../../text.ts'
 import { PAGE_JOBS } from './job-looks.ts'
@@ -19,6 +19,7 @@ export interface JobsBatchOptions extends JobsTopOptions {
 interface JobsLookTaken {
   readonly at: number
   readonly counts: readonly JobCount[]
+  readonly paused: readonly string[]
   readonly jobs: readonly JobView[]
 }
 
@@ -29,8 +30,13 @@ export async function printJobLooks(jobs: Jobs, options: JobsBatchOptions): Prom
   for (let printed = 0; printed < count; ) {
     if (printed > 0 || isAway) await sleep(everyMs)
     try {
-      const [counts, page] = await Promise.all([jobs.count(), jobs.list({ ...filter, limit: PAGE_JOBS })])
-      printLook({ at: Date.now(), counts, jobs: page.jobs }, { ...options, isFirst: printed === 0 })
+      const [counts, limits, page] = await Promise.all([
+        jobs.count(),
+        jobs.limits(),
+        jobs.list({ ...filter, limit: PAGE_JOBS }),
+      ])
+      const look = { at: Date.now(), counts, paused: pausedNames(limits), jobs: page.jobs }
+      printLook(look, { ...options, isFirst: printed === 0 })
       isAway = false
       printed += 1
     } catch (error) {
@@ -56,6 +62,7 @@ function printLook(
   print(paintFor(process.stdout)('bold', jobsTitle({ at: look.at, store, filter })))
   const tables = [
     look.counts.length === 0 ? ['there are no jobs'] : countLines(look.counts),
+    look.paused.length === 0 ? [] : [pausedText(look.paused)],
     look.jobs.length === 0 ? [] : jobLines(look.jobs),
   ]
   for (const lines of tables) if (lines.length > 0) for (const line of ['', ...lines]) print(line)
