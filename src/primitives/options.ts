@@ -4,7 +4,7 @@ import { UNLIMITED } from '../contract/store.ts'
 import { patienceFor, ttlFields } from '../engine/ticket-fields.ts'
 import { InvalidArgumentError, LONGEST_REASON } from '../errors.ts'
 
-/** How a key is held. All of them may be set for all calls in `createLocks(store, …)`. */
+/** How a key is held. All of them but `signal` may be set for all calls in `createLocks(store, …)`. */
 export interface HoldOptions {
   /**
    * How long the store keeps the key without a renewal: what a crash of this process costs the next holder. The lease is
