@@ -11,7 +11,7 @@ test.each([
     files: /^src\/(base\/diagnosis|stores\/(redis|redlock)\/.*doctor[\w-]*)\.ts$/,
   },
   { sections: ['PostgreSQL'], files: /^src\/(base\/diagnosis|stores\/postgres\/doctor)\.ts$/ },
-  { sections: ['etcd'], files: /^src\/stores\/etcd\/doctor[\w-]*\.ts$/ },
+  { sections: ['etcd'], files: /^src\/(base\/diagnosis|stores\/etcd\/doctor[\w-]*)\.ts$/ },
 ])('the page on the doctor has each check of $sections, and no other', ({ sections, files }) => {
   const made = projectFiles()
     .filter((path) => files.test(path))

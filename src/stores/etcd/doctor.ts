@@ -1,4 +1,4 @@
-import { type Finding, milliseconds } from '../../base/diagnosis.ts'
+import { type Finding, milliseconds, unseenServer } from '../../base/diagnosis.ts'
 import { explained } from '../../base/explained.ts'
 import type { DriverOptions } from '../driver.ts'
 import { fenceBaseOf, MEMBER_CHECKS, type MemberFacts, togetherOf } from './doctor-checks.ts'
@@ -27,8 +27,10 @@ export async function diagnoseEtcd(url: string, { readOnly }: DriverOptions): Pr
     return MEMBER_CHECKS.flatMap((check) => check(facts) ?? []).map((finding) => ({ ...finding, where }))
   })
   const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
-  // If no member can be reached, the store has reported that.
-  if (seen.length === 0) return endpoints.length === 1 ? [] : findings
+  if (seen.length === 0) {
+    const [only] = findings
+    return only !== undefined && endpoints.length === 1 ? [unseenServer(only.text, 'problem')] : findings
+  }
   const cluster = new Cluster({ ...options, endpoints })
   try {
     const rights = readOnly ? [] : await permitted(cluster, prefix)
