@@ -159,6 +159,7 @@ class Watch implements RoomWatch {
     const rooms = new Map<string, InspectedRoom>()
     let heardAt = begunMs
     let isCut = false
+    let caveats: readonly string[]
     // A request is given up after 10 s. People who look at a screen should learn of the silence sooner.
     const silence = setInterval(() => {
       const silentMs = performance.now() - heardAt
@@ -166,7 +167,8 @@ class Watch implements RoomWatch {
     }, SILENT_MS / 3)
     silence.unref()
     try {
-      this.#caveats ??= await this.#locks.caveats()
+      // Kept for this look: a silence in its middle makes them unknown for the next one.
+      caveats = this.#caveats ??= await this.#locks.caveats()
       for await (const room of this.#locks.inspect({ prefix, pageSize: PAGE_SIZE })) {
         heardAt = performance.now()
         isCut = rooms.size >= maxRooms
@@ -192,7 +194,7 @@ class Watch implements RoomWatch {
       at,
       rooms: sorted,
       isCut,
-      caveats: this.#caveats,
+      caveats,
       store: { tag: 'present', lookMs: performance.now() - begunMs },
     })
     return isChanged ? 'changes' : 'no changes'

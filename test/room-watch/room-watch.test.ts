@@ -432,6 +432,27 @@ describe('while the store is away', () => {
     expect(Date.now() - sinceAt).toBeGreaterThanOrEqual(2900)
     expect(looks).toBe(1)
   })
+
+  test('a look that is silent in its middle, and succeeds, has its caveats', async () => {
+    const seen: Snapshot[] = []
+    let asked = 0
+    watch(
+      { silentMs: 100, onSnapshot: (snapshot) => seen.push(snapshot) },
+      {
+        caveats: async () => [`asked ${++asked} times`],
+        async *inspect() {
+          yield roomWith({ ...HOLDER, id: 'a', remainingMs: 1000 })
+          if (asked === 1) await until('the silence is told', () => seen.length > 0)
+        },
+      },
+    )
+    await until('there was another look', () => seen.length > 2)
+    expect(seen.slice(0, 3).map(({ store: { tag }, caveats }) => [tag, caveats])).toEqual([
+      ['away', []],
+      ['present', ['asked 1 times']],
+      ['present', ['asked 2 times']],
+    ])
+  })
 })
 
 test('a look that takes long is followed by a pause as long as that', async () => {
