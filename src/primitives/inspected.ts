@@ -40,10 +40,17 @@ export function inspector(): (room: RoomView) => InspectedRoom {
   })
 }
 
+export interface ListedRooms {
+  readonly prefix: string
+  readonly count: number
+  /** Called with each page. A page may be empty, and another one may follow it. */
+  readonly onPage: () => void
+}
+
 /** All rooms whose key begins with the prefix, in pages of `count`. */
 export async function* roomsUnder(
   engine: Engine,
-  { prefix, count }: { readonly prefix: string; readonly count: number },
+  { prefix, count, onPage }: ListedRooms,
 ): AsyncGenerator<InspectedRoom, void, void> {
   const inspected = inspector()
   let cursor: string | undefined
@@ -53,6 +60,7 @@ export async function* roomsUnder(
     const page = await engine.ask('inspect', () => engine.store.inspect(request), {
       limitMs: ADMINISTRATION_MS,
     })
+    onPage()
     if (page.rooms.length === 0) emptyPages += 1
     if (emptyPages > MOST_EMPTY_PAGES) throw new StoreError('store-refused', ENDLESS)
     for (const room of page.rooms) yield inspected(room)

@@ -296,15 +296,22 @@ export class Locks {
   /**
    * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing, and leaves out keys that another
    * program has written. A view may be out of date by the time it is read.
+   *
+   * `onPage`: called with each answer of the store. An answer may have no key, if few keys lie among millions of others.
    */
   async *inspect(
-    options: { readonly prefix?: string | undefined; readonly pageSize?: number | undefined } = {},
+    options: {
+      readonly prefix?: string | undefined
+      readonly pageSize?: number | undefined
+      readonly onPage?: (() => void) | undefined
+    } = {},
   ): AsyncGenerator<InspectedRoom, void, void> {
-    checkOptions(options, ['prefix', 'pageSize'])
-    const { prefix = '', pageSize = 100 } = options
+    checkOptions(options, ['prefix', 'pageSize', 'onPage'])
+    const { prefix = '', pageSize = 100, onPage = () => {} } = options
+    if (typeof onPage !== 'function') throw expected('onPage', 'a function', onPage)
     if (typeof prefix !== 'string') throw expected('prefix', 'a string', prefix)
     const count = parseCount('pageSize', pageSize, { least: 1, most: 10_000 })
-    yield* roomsUnder(this.#context.engine, { prefix, count })
+    yield* roomsUnder(this.#context.engine, { prefix, count, onPage })
   }
 
   /** What {@link inspect} cannot know here, a sentence each, for people: the store is a replica, say. Empty: nothing is missing. */

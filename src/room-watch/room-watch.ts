@@ -166,11 +166,14 @@ class Watch implements RoomWatch {
       if (silentMs >= mostMs) this.#away('There is no answer.', Date.now() - silentMs)
     }, SILENT_MS / 3)
     silence.unref()
+    const onPage = (): void => {
+      heardAt = performance.now()
+    }
     try {
       // Kept for this look: a silence in its middle makes them unknown for the next one.
       caveats = this.#caveats ??= await this.#locks.caveats()
-      for await (const room of this.#locks.inspect({ prefix, pageSize: PAGE_SIZE })) {
-        heardAt = performance.now()
+      onPage()
+      for await (const room of this.#locks.inspect({ prefix, pageSize: PAGE_SIZE, onPage })) {
         isCut = rooms.size >= maxRooms
         if (isCut || this.#isStopped) break
         // A store that scans its keys may return one twice.

@@ -433,6 +433,21 @@ describe('while the store is away', () => {
     expect(looks).toBe(1)
   })
 
+  test('a store that answers is not away, also if it finds no key for long', async () => {
+    const inspect = store.inspect.bind(store)
+    let pages = 0
+    store.inspect = async (request) => {
+      pages += 1
+      await sleep(50)
+      return pages < 50 ? { rooms: [], next: String(pages) } : inspect({ ...request, cursor: undefined })
+    }
+    await locks.acquire('k')
+    const seen: Snapshot[] = []
+    watch({ silentMs: 1900, onSnapshot: (snapshot) => seen.push(snapshot) })
+    await until('it has looked', () => seen.length > 0)
+    expect(seen[0]).toMatchObject({ rooms: [{ key: 'k' }], store: { tag: 'present' } })
+  })
+
   test('a look that is silent in its middle, and succeeds, has its caveats', async () => {
     const seen: Snapshot[] = []
     let asked = 0
