@@ -13,6 +13,7 @@ export interface RawResponse {
   getHeaders(): Readonly<Record<string, HeaderValue | undefined>>
   hasHeader(name: string): boolean
   setHeader(name: string, value: HeaderValue): unknown
+  removeHeader(name: string): unknown
   writeHead(...args: unknown[]): unknown
   write(...args: unknown[]): boolean
   end(...args: unknown[]): unknown
@@ -102,19 +103,26 @@ export class AnswerRecorder {
     const response = this.#response
     const { tag } = this.#state
     const headers = headersOf(args.at(-1))
-    Object.assign(this.#written, headers)
-    this.#atHead ??= { ...response.getHeaders() }
+    const atHead = { ...response.getHeaders() }
     // HTTP/1 sends the head together with the body. HTTP/2 sends it at once, so it has to wait here.
     const waits = response.stream !== undefined && (tag === 'recording' || tag === 'answered')
-    if (!waits) return this.#original.writeHead(...args)
+    if (waits) this.#holdHead(Number(args[0]), headers)
+    else this.#original.writeHead(...args)
+    // Not before: a head that is refused, as with an invalid status, is followed by the head of an error page.
+    Object.assign(this.#written, headers)
+    this.#atHead ??= atHead
+    return response
+  }
+
+  #holdHead(status: number, headers: Readonly<Record<string, HeaderValue>>): void {
+    const response = this.#response
     if (response.headersSent) throw headIsWritten()
     for (const [name, value] of Object.entries(headers)) response.setHeader(name, value)
-    response.statusCode = Number(args[0])
+    response.statusCode = status
     Object.defineProperty(response, 'headersSent', { value: true })
     response.setHeader = () => {
       throw headIsWritten()
     }
-    return response
   }
 
   #write(args: readonly unknown[]): boolean {
@@ -122,9 +130,9 @@ export class AnswerRecorder {
     switch (state.tag) {
       case 'recording': {
         const { chunk, callback } = chunkOf(args)
-        this.#isStreamed = true
         // As without this recorder: after the first chunk, an error handler must not set another head and add its own page.
         if (!this.#response.headersSent) this.#response.writeHead(this.#response.statusCode)
+        this.#isStreamed = true
         state.chunks.push(chunk)
         state.bytes += chunk.length
         if (state.bytes > MOST_RECORDED) return this.#pass(state.chunks, callback)
@@ -176,6 +184,8 @@ export class AnswerRecorder {
       return
     }
     const headers = this.#newHeaders()
+    // First of all, as it throws with an invalid status. Then the framework answers with its error page.
+    if (!response.headersSent) this.#writeHeadFor(body, status)
     this.#state = {
       tag: 'answered',
       send: () => {
@@ -187,14 +197,22 @@ export class AnswerRecorder {
     }
     // If this is false, Fastify lets a handler answer a second time, fails, and destroys the response.
     Object.defineProperty(response, 'writableEnded', { value: true, configurable: true })
-    if (!response.headersSent) {
-      // Node.js cannot count a body that follows its head.
-      const isCounted = ['content-length', 'transfer-encoding'].some((name) => response.hasHeader(name))
-      if (!isCounted && status !== 204 && status !== 304) response.setHeader('content-length', body.length)
-      // Who answers a second time by mistake finds the head written, as always after an answer.
-      response.writeHead(status)
-    }
     this.#tell({ status, headers, body: body.length > MOST_RECORDED ? 'too long' : body })
+  }
+
+  /** Who answers a second time by mistake finds the head written, as always after an answer. */
+  #writeHeadFor(body: Buffer, status: number): void {
+    const response = this.#response
+    // Node.js cannot count a body that follows its head.
+    const isCounted = ['content-length', 'transfer-encoding'].some((name) => response.hasHeader(name))
+    const counts = !isCounted && status !== 204 && status !== 304
+    if (counts) response.setHeader('content-length', body.length)
+    try {
+      response.writeHead(status)
+    } catch (error) {
+      if (counts) response.removeHeader('content-length')
+      throw error
+    }
   }
 
   #finish({ chunk, callback }: WrittenChunk): void {

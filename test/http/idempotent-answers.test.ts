@@ -112,6 +112,31 @@ describe('the first answer', () => {
     expect([answer.status, await answer.text()]).toEqual([402, 'no funds'])
   })
 
+  test.each<[string, (response: ServerResponse) => unknown]>([
+    ['an invalid status', (response) => Object.assign(response, { statusCode: 1000 }).end('paid')],
+    ['an invalid status before a part', (response) => Object.assign(response, { statusCode: 99 }).write('p')],
+    ['an invalid head', (response) => response.writeHead(1000, { 'Content-Length': 4 }).end('paid')],
+    [
+      'an invalid reason',
+      (response) => Object.assign(response, { statusCode: 200, statusMessage: 'a\nb' }).end('paid'),
+    ],
+  ])('is the error page if the handler answers with %s', async (_, answer) => {
+    let runs = 0
+    const { url, errors } = await serve((_, response) => {
+      runs += 1
+      try {
+        answer(response)
+      } catch (error) {
+        Object.assign(response, { statusCode: 500, statusMessage: '' }).end(String(error))
+      }
+    })
+    for (const run of [1, 2]) {
+      const page = await post(url, AbortSignal.timeout(20_000))
+      expect([page.status, await page.text(), runs]).toEqual([500, expect.stringContaining('nvalid'), run])
+    }
+    expect(errors).toEqual([])
+  })
+
   test('is compressed if it is long', async () => {
     const orders = JSON.stringify(
       Array.from({ length: 600 }, (_, id) => ({ id, state: 'shipped', city: 'Köln' })),
