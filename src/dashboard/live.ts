@@ -1,6 +1,7 @@
 import type { ServerResponse } from 'node:http'
 import { setImmediate, setTimeout as sleep } from 'node:timers/promises'
 import { assert } from '../base/assert.ts'
+import { reportOf } from '../base/thrown.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { GUARDS } from './replies.ts'
 
@@ -17,6 +18,7 @@ export class LiveViewers {
   #ending: NodeJS.Timeout | undefined
   /** `again`: the round that runs is followed by another one. */
   #round: 'none' | 'runs' | 'again' = 'none'
+  #hasWarned = false
   #isClosed = false
 
   constructor(
@@ -61,6 +63,10 @@ export class LiveViewers {
     // The viewer left during the access check. Its `close` event has passed, so it would never be removed.
     if (isGone(response)) return
     if (this.#isClosed) return void response.destroy()
+    const { snapshot } = this.watch
+    const isThere = snapshot.at > 0 || snapshot.store.tag === 'away'
+    // Before the head: if the view cannot be built, the status can still say so.
+    const first = isThere ? messageOf(query, this.watch) : ''
     response.writeHead(200, {
       ...GUARDS,
       'Content-Type': 'text/event-stream; charset=utf-8',
@@ -73,9 +79,9 @@ export class LiveViewers {
     this.#viewers.add(viewer)
     response.once('close', () => this.#leave(viewer))
     response.on('error', () => {})
-    const { watch } = this
-    const isThere = watch.snapshot.at > 0 || watch.snapshot.store.tag === 'away'
-    if (isThere) sendTo(viewer, messageOf(query, watch))
+    // With a viewer, the watch does not end.
+    void this.watch
+    if (isThere) sendTo(viewer, first)
   }
 
   /** Sends every viewer its view as it is now. While the viewers get an earlier one, all calls together begin one more round. */
@@ -114,10 +120,26 @@ export class LiveViewers {
       const watch = this.#watch
       if (watch === undefined) return
       if (!this.#viewers.has(viewer) || isBlocked(viewer)) continue
-      const message = messages.get(query.name) ?? messageOf(query, watch)
-      messages.set(query.name, message)
-      sendTo(viewer, message)
+      try {
+        const message = messages.get(query.name) ?? messageOf(query, watch)
+        messages.set(query.name, message)
+        sendTo(viewer, message)
+      } catch (error) {
+        this.#drop(viewer, error)
+      }
     }
+  }
+
+  /** A view that cannot be built is a mistake in this code. It ends one stream, and neither the others nor the process. */
+  #drop({ response }: Viewer, error: unknown): void {
+    response.destroy()
+    if (this.#hasWarned) return
+    this.#hasWarned = true
+    process.emitWarning('The dashboard could not build a view.', {
+      type: 'HoldfastWarning',
+      code: 'HOLDFAST_DASHBOARD',
+      detail: reportOf(error),
+    })
   }
 
   close(): void {

@@ -1,6 +1,7 @@
 import { existsSync, realpathSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { expected } from '../base/arguments.ts'
+import { type Owner, parseOwner } from '../base/owner.ts'
 import { messageOf, reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
 import type { HoldEnd, HoldRecord, KeyHold } from '../room-watch/hold-record.ts'
@@ -212,8 +213,9 @@ interface WatchedRow {
 
 /** `undefined`: another program has changed the row. */
 function holdIn(row: HoldRow): KeyHold | undefined {
-  const { key, id, units, owner } = row
-  if (!/^\d+$/.test(row.fence) || !isObjectJson(owner)) return undefined
+  const { key, id, units } = row
+  const owner = ownerIn(row.owner)
+  if (!/^\d+$/.test(row.fence) || owner === undefined || !hasRightTypes(row)) return undefined
   const optional: Partial<HoldRecord> = {
     ...(row.until_at !== null && { untilAt: row.until_at }),
     ...(row.end !== null && { end: row.end as HoldEnd }),
@@ -224,7 +226,7 @@ function holdIn(row: HoldRow): KeyHold | undefined {
   const hold: HoldRecord = {
     id,
     fence: BigInt(row.fence),
-    owner: JSON.parse(owner),
+    owner,
     units,
     limit: row.unit_limit,
     fromAt: row.from_at,
@@ -233,12 +235,26 @@ function holdIn(row: HoldRow): KeyHold | undefined {
   return { key, hold }
 }
 
-function isObjectJson(text: string): boolean {
+/** SQLite does not enforce the types of columns. */
+function hasRightTypes(row: HoldRow): boolean {
+  const texts = [row.key, row.id, row.reason ?? '']
+  const numbers = [row.units, row.unit_limit, row.from_at]
+  const optional = [row.until_at, row.ttl_ms, row.renewed_at].map((value) => value ?? 0)
+  return (
+    texts.every((value) => typeof value === 'string') &&
+    [...numbers, ...optional].every((value) => typeof value === 'number') &&
+    (row.end === null || ENDS.has(row.end))
+  )
+}
+
+function ownerIn(text: string): Owner | undefined {
   try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null
+    const owner: Owner | null = JSON.parse(text)
+    if (typeof owner !== 'object' || owner === null) return undefined
+    // Of a ticket of another program.
+    return typeof owner.text === 'string' ? { text: owner.text } : parseOwner(text)
   } catch {
-    return false
+    return undefined
   }
 }
 
@@ -250,6 +266,8 @@ function valuesOf({ key, hold }: KeyHold): SqlValue[] {
     ...[untilAt ?? null, end ?? null, reason ?? null, ttlMs ?? null, renewedAt ?? null],
   ]
 }
+
+const ENDS: ReadonlySet<string> = new Set<HoldEnd>(['released', 'expired', 'unclear', 'evicted'])
 
 // https://sqlite.org/rescode.html
 const SQLITE_BUSY = 5

@@ -3,7 +3,7 @@ import { LiveViewers } from '../../src/dashboard/live.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { watchRooms } from '../../src/room-watch/room-watch.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
-import { listen, send, serve } from './dashboard-server.ts'
+import { ask, listen, send, serve } from './dashboard-server.ts'
 
 let locks: Locks
 let live: LiveViewers
@@ -86,6 +86,41 @@ test('a client that has left before its first message keeps no watch running', a
   await vi.waitUntil(() => joined, { timeout: 60_000 })
   await vi.advanceTimersByTimeAsync(300_000)
   expect(looks).toBe(0)
+})
+
+test('a view that cannot be built ends its stream, with one warning, and no other', async () => {
+  const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+  try {
+    let isBroken = false
+    await using server = await serve(({ url = '' }, response) => {
+      const view = () => {
+        if (isBroken && url !== '/good') throw new TypeError('text.slice is no function')
+        return { url, looks }
+      }
+      try {
+        live.join(response, { name: url, view })
+      } catch {
+        response.writeHead(500).end()
+      }
+    })
+    const streams = await Promise.all(['/bad', '/worse', '/good'].map((url) => listen(server.port, url)))
+    for (const stream of streams) await stream.next()
+    isBroken = true
+    const before = looks
+    await vi.advanceTimersByTimeAsync(3000)
+    expect(looks).toBeGreaterThan(before)
+    await vi.waitUntil(() => server.inFlight() === 1, { timeout: 60_000 })
+    expect(await streams[2]?.next()).toMatchObject({ url: '/good' })
+    expect(warn).toHaveBeenCalledTimes(1)
+    expect(warn).toHaveBeenCalledWith(
+      'The dashboard could not build a view.',
+      expect.objectContaining({ detail: expect.stringContaining('text.slice is no function') }),
+    )
+    expect(await ask(server, { path: '/bad' })).toMatchObject({ status: 500 })
+    streams[2]?.leave()
+  } finally {
+    warn.mockRestore()
+  }
 })
 
 test('views that several clients want are made once for each look', async () => {

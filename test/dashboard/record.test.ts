@@ -125,8 +125,14 @@ test('a hold whose end nobody saw is unclear, and what is too old is not read', 
 
 test('rows that cannot be read are left out, and a file of something else is refused', () => {
   const history = new RecordFile(file, { keepMs: 60_000, store: undefined })
-  const hold = { id: 'a', fence: 1n, owner: {}, units: 1, limit: 1, fromAt: Date.now() }
-  history.save([{ key: 'k', hold }], { fromAt: 0, untilAt: Date.now() }, 0)
+  const owner = { host: 'h', pid: 1 }
+  const hold = { id: 'a', fence: 1n, owner, units: 1, limit: 1, fromAt: Date.now() }
+  const foreign = { ...hold, id: 'b', owner: { text: 'by hand' } }
+  history.save(
+    [hold, foreign].map((each) => ({ key: 'k', hold: each })),
+    { fromAt: 0, untilAt: Date.now() },
+    0,
+  )
   history.close()
   const database = openDatabase(file, undefined)
   database.exec(
@@ -135,9 +141,28 @@ test('rows that cannot be read are left out, and a file of something else is ref
   database.exec(
     "insert into hold select 'worse', id, 'x', owner, 1, 1, 1, null, null, null, null, null from hold limit 1",
   )
+  for (const [key, wrong] of Object.entries({
+    units: "'many'",
+    id: "x'00'",
+    end: "'odd'",
+    until_at: "'late'",
+  }))
+    database.exec(
+      `insert into hold select '${key}', * from (select id, fence, owner, units, unit_limit, from_at, until_at, end, reason, ttl_ms, renewed_at from hold where key = 'k' and id = 'a');
+      update hold set ${key} = ${wrong} where key = '${key}'`,
+    )
+  database.exec(
+    `insert into hold select 'odd', id, fence, '{"host":5,"pid":"6","label":7}', 1, 1, ${Date.now()}, null, null, null, null, null from hold where key = 'k' and id = 'a'`,
+  )
   database.close()
   const again = new RecordFile(file, { keepMs: 60_000, store: undefined })
-  expect(again.load('').holds).toEqual([{ key: 'k', hold }])
+  const odd = { text: '{"host":5,"pid":"6","label":7}' }
+  const holds = again.load('').holds.map((each) => [each.key, each.hold.id, each.hold.owner])
+  expect(holds.sort()).toEqual([
+    ['k', 'a', owner],
+    ['k', 'b', { text: 'by hand' }],
+    ['odd', 'a', odd],
+  ])
   again.close()
 
   const other = join(folder, 'other.db')
