@@ -271,11 +271,11 @@ function labelCache(groupOf: (key: string) => string, sink: MeasureSink): (event
 function electionCache({ groupOf, electionOf }: KeyGroups, sink: MeasureSink): (event: Keyed) => Labels {
   const known = new Map<string, Labels>()
   return ({ store, key }) => {
-    const election = electionOf(key)
-    const name = `${store} ${election}`
+    const labels = { store, group: groupOf(key), election: electionOf(key) }
+    // With the group: the elections that are too many have one name, and may be in several groups.
+    const name = JSON.stringify(labels)
     const found = known.get(name)
     if (found !== undefined) return found
-    const labels = { store, group: groupOf(key), election }
     known.set(name, labels)
     sink.level('leading', 0, labels)
     return labels

@@ -124,6 +124,15 @@ describe('the metrics of locks', () => {
     await first.release()
   })
 
+  test('show the elections that are too many in their own groups', async () => {
+    const { clock, locks } = scene()
+    const { value } = measured({ locks, maxGroups: 2 })
+    for (const key of ['a:1', 'b:1', 'a:2', 'b:2'])
+      await clock.until(locks.election(key).campaign(() => clock.advance(10)))
+    for (const group of ['a', 'b'])
+      expect(await value('holdfast_leading', { store: 'scripted', group, election: 'other' })).toBe(0)
+  })
+
   test('show how long the oldest wait and the oldest hold have lasted until now', async () => {
     const locks = createLocks(memoryStore())
     const { value } = measured({ locks })
