@@ -2,7 +2,7 @@ import { context, metrics, SpanKind, SpanStatusCode, trace } from '@opentelemetr
 import { AsyncLocalStorageContextManager } from '@opentelemetry/context-async-hooks'
 import { MeterProvider, MetricReader } from '@opentelemetry/sdk-metrics'
 import { BasicTracerProvider, InMemorySpanExporter, SimpleSpanProcessor } from '@opentelemetry/sdk-trace-base'
-import { Registry } from 'prom-client'
+import { AggregatorRegistry, Registry } from 'prom-client'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
 import { createLimit } from '../../src/limits/index.ts'
@@ -134,7 +134,7 @@ describe('the metrics of what is built on locks', () => {
   })
 
   test('say how many keys of a partition are worked on, and how many a process is to have', async () => {
-    const { value } = measured({})
+    const { value, registry } = measured({})
     const locks = opened()
     const partition = createPartition(locks, 'queues', { partitions: 8, start: () => {}, stop: () => {} })
     partition.start()
@@ -146,6 +146,12 @@ describe('the metrics of what is built on locks', () => {
     expect(await value('holdfast_partition_size', { partition: 'queues' })).toBe(8)
     expect(await value('holdfast_partition_members', { partition: 'queues' })).toBe(1)
     expect(await value('holdfast_partition_moves_total', { partition: 'queues', outcome: 'taken' })).toBe(8)
+    // As for two workers of a cluster: both see the same partition.
+    const metrics = await registry.getMetricsAsJSON()
+    const together = await AggregatorRegistry.aggregate([metrics, metrics]).getMetricsAsJSON()
+    const sumOf = (name: string) =>
+      together.find((each) => each.name === `holdfast_partition_${name}`)?.values[0]?.value
+    expect(['size', 'members', 'share', 'keys'].map(sumOf)).toEqual([8, 1, 16, 16])
     await partition.stop()
     expect(await value('holdfast_partition_keys', { partition: 'queues' })).toBe(0)
     expect(await value('holdfast_partition_moves_total', { partition: 'queues', outcome: 'stopped' })).toBe(8)

@@ -69,6 +69,7 @@ export function measureWork({
   }
 }
 
+const SEEN_BY_ALL: ReadonlySet<WorkMeasureName> = new Set(['partition_size', 'partition_members'])
 const NAMES = Object.keys(WORK_MEASURES) as readonly WorkMeasureName[]
 
 function metricsIn(
@@ -89,7 +90,9 @@ function metricsIn(
     const collect = function (this: Gauge) {
       present.showIn(this)
     }
-    new Gauge({ ...configuration(name), registers, collect })
+    // All members of a partition see the same keys and the same members.
+    const aggregator = SEEN_BY_ALL.has(name) ? 'max' : 'sum'
+    new Gauge({ ...configuration(name), registers, collect, aggregator })
   }
   for (const name of watch.isAsking ? workNamesOf('asked') : []) {
     const collect = async function (this: Gauge) {
