@@ -293,6 +293,74 @@ describe('the page', () => {
     await server[Symbol.asyncDispose]()
   })
 
+  test('asks again also after an answer that it cannot show', async () => {
+    const dashboard = createDashboard(locks)
+    let polls = 0
+    await using server = await serve((request, response) => {
+      if (request.url?.startsWith('/api/live')) return response.writeHead(503).end()
+      if (request.url?.startsWith('/api/view')) polls += 1
+      if (request.url?.startsWith('/api/view') && polls === 1) return response.end('{"store":{}}')
+      return dashboard(request, response)
+    })
+    await using visited = await visit(browser, server.url)
+    await visited.page.getByText('No key is held.').waitFor()
+    expect(polls).toBeGreaterThan(1)
+    await dashboard.close()
+  })
+
+  test('stops the time when it is refused, and while it waits for the first answer after it was hidden', async () => {
+    await locks.acquire('k')
+    let isAllowed = true
+    const dashboard = createDashboard(locks, { authorize: () => isAllowed })
+    let isSilent = false
+    let streams = 0
+    await using server = await serve((request, response) => {
+      streams += Number(request.url?.startsWith('/api/live'))
+      if (!isSilent || !request.url?.startsWith('/api/live')) return dashboard(request, response)
+      return response.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('\n')
+    })
+    await using visited = await visit(browser, server.url)
+    const { page } = visited
+    const turn = (hidden: boolean) =>
+      page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${hidden}, configurable: true })
+        document.dispatchEvent(new Event('visibilitychange'))`)
+    const held = () => page.locator('td.held').textContent()
+    const pill = (text: string) => page.locator('#pill', { hasText: text }).waitFor()
+    const standsStill = async () => {
+      const shown = await held()
+      await page.clock.runFor(3000)
+      expect(await held()).toBe(shown)
+    }
+    await page.clock.install()
+    await page.reload()
+    await pill('live')
+    await turn(true)
+    await pill('connecting')
+    isSilent = true
+    await turn(false)
+    await until('it listens', () => streams > 1)
+    await pill('connecting')
+    await page.getByText(/^The page shows the state of [\d:]+\.$/).waitFor()
+    await standsStill()
+    // It polls. A stream has come through before, so it listens again, too.
+    isSilent = false
+    const before = streams
+    await page.clock.fastForward(25_000)
+    await pill('live')
+    await page.clock.fastForward(2100)
+    await until('it listens', () => streams > before)
+
+    isAllowed = false
+    await turn(true)
+    await turn(false)
+    await page
+      .getByText(/^Your session does not allow this, or has ended. The page shows the state of [\d:]+\.$/)
+      .waitFor()
+    await pill('refused')
+    await standsStill()
+    await dashboard.close()
+  })
+
   test('says with which status it is refused, and asks again', async () => {
     const dashboard = createDashboard(locks)
     let isRefused = true

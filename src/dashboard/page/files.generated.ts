@@ -298,7 +298,7 @@ export function statistic(title, { href, tone }) {
 `,
   'connection.js': `/**
  * One stream of views. It is closed while the page is hidden, and opened again after it broke. Where the token is missing it
- * calls \`onLocked\`. Where no stream comes through it polls.
+ * calls \`onLocked\`. Where no stream comes through it polls. \`onConnecting\`: nothing comes for now.
  */
 export class Connection {
   #handlers
@@ -310,12 +310,16 @@ export class Connection {
   #turn = 0
   /** \`false\` once a proxy turned out to let no messages through: then the page polls. */
   #canListen = true
+  /** Whether any stream has brought a message. Then a silent one is broken, and no proxy is to blame. */
+  #hasListened = false
 
   constructor(handlers) {
     this.#handlers = handlers
     document.addEventListener('visibilitychange', () => {
-      if (document.hidden) this.#close()
-      else this.#open()
+      if (!document.hidden) return this.#open()
+      this.#close()
+      // When the page is shown again, the network may be another one, and the first answer may take long.
+      if (this.#query !== undefined) this.#handlers.onConnecting()
     })
   }
 
@@ -340,10 +344,11 @@ export class Connection {
     this.#turn += 1
     const source = new EventSource(\`api/live?\${this.#query}\`)
     this.#source = source
-    this.#expect({ isFirst: true })
+    this.#expect()
     source.onmessage = ({ data }) => {
       if (source !== this.#source) return
       this.#expect()
+      this.#hasListened = true
       this.#handlers.onView(JSON.parse(data))
     }
     source.onerror = () => {
@@ -356,11 +361,12 @@ export class Connection {
   }
 
   /** Polls after a silence: a half-open connection looks open for hours, and some proxies buffer a stream until its end. */
-  #expect({ isFirst = false } = {}) {
+  #expect() {
     clearTimeout(this.#silence)
     this.#silence = setTimeout(() => {
-      this.#canListen = !isFirst
+      this.#canListen = this.#hasListened
       this.#close()
+      this.#handlers.onConnecting()
       void this.#findOut()
     }, SILENT_MS)
   }
@@ -377,14 +383,14 @@ export class Connection {
       this.#query = undefined
       return this.#handlers.onLocked()
     }
+    // Before the answer is shown, as that may fail.
+    clearTimeout(this.#retry)
+    if (answer?.status !== 403) this.#retry = setTimeout(() => this.#open(), 2000)
     // There are too many streams, or a proxy lets none through.
     if (answer?.ok && content !== undefined) this.#handlers.onView(content)
     else if (answer !== undefined && answer.status >= 400 && answer.status < 500)
       this.#handlers.onRefused(content?.message ?? \`The dashboard answered with the status \${answer.status}.\`)
     else this.#handlers.onLost()
-    if (answer?.status === 403) return
-    clearTimeout(this.#retry)
-    this.#retry = setTimeout(() => this.#open(), 2000)
   }
 }
 
@@ -3637,12 +3643,17 @@ const connection = new Connection({
     showStore(view)
     shown.update(view)
   },
+  onConnecting() {
+    stopTime(seenAt)
+    showState('lost', 'connecting', lastSeen(seenAt))
+  },
   onLost() {
     stopTime(seenAt)
     showState('lost', 'no connection', \`The dashboard does not answer. \${lastSeen(seenAt)}\`)
   },
   onRefused(message) {
-    showState('lost', 'refused', message)
+    stopTime(seenAt)
+    showState('lost', 'refused', \`\${message} \${lastSeen(seenAt)}\`)
   },
   onLocked() {
     showState('locked', 'locked', '')

@@ -54,12 +54,17 @@ const connection = new Connection({
     showStore(view)
     shown.update(view)
   },
+  onConnecting() {
+    stopTime(seenAt)
+    showState('lost', 'connecting', lastSeen(seenAt))
+  },
   onLost() {
     stopTime(seenAt)
     showState('lost', 'no connection', `The dashboard does not answer. ${lastSeen(seenAt)}`)
   },
   onRefused(message) {
-    showState('lost', 'refused', message)
+    stopTime(seenAt)
+    showState('lost', 'refused', `${message} ${lastSeen(seenAt)}`)
   },
   onLocked() {
     showState('locked', 'locked', '')
