@@ -212,6 +212,21 @@ describe('a list', () => {
     await page.getByText('evicted: hangs').waitFor()
   })
 
+  test('unticks the keys that were ticked when the filter changes', async () => {
+    for (const key of ['apple', 'pear']) await locks.acquire(key)
+    await using opened = await open({ allowEvict: true })
+    const { page } = opened
+    const tick = () => page.getByRole('checkbox', { name: 'Select key apple' })
+    await tick().check()
+    await page.getByText('1 key selected').waitFor()
+    await page.locator('#search').fill('p')
+    await page.getByText('Select keys to evict their holders').waitFor()
+    expect(await tick().isChecked()).toBe(false)
+    await tick().check()
+    await page.getByLabel('Show').selectOption('contended')
+    await page.getByText('Select keys to evict their holders').waitFor()
+  })
+
   test('evicts everybody who was shown with a key when it asked, and nobody who came later', async () => {
     const first = await locks.acquire('k')
     const second = locks.acquire('k')

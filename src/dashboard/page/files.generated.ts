@@ -2104,6 +2104,8 @@ export function jobsView({ place, go, say }) {
   const counts = jobCounts()
   const steps = jobSteps({ span: place.span ?? '1h', onSpan: (span) => go({ span }) })
   const filters = jobFilters(place, (changes) => {
+    // Nobody sees any more what was ticked.
+    chosen.clear()
     go({ ...changes, after: '' })
     bar.update()
   })
@@ -2922,6 +2924,11 @@ export function keysView({ place, go, say }) {
   const columns = [{ title: chosen.all, name: 'select' }, ...COLUMNS]
   const grid = table({ caption: 'Keys', className: 'keys', columns, rows, sorting: order })
   const askedNow = () => chosen.keys.map((key) => ({ key, fence: fences.get(key) }))
+  const filter = (changes) => {
+    // Nobody sees any more what was ticked.
+    chosen.clear()
+    go({ ...changes, page: 0 })
+  }
   const turn = (group) => {
     const open = openGroupsIn(place)
     const others = open.filter((each) => !each.startsWith(group))
@@ -2940,7 +2947,7 @@ export function keysView({ place, go, say }) {
       'div',
       {},
       statistics.node,
-      toolbar(place, go, order.node),
+      toolbar(place, { go, filter, sort: order.node }),
       listBar({ pager: pager.node, actions: [changes], query }),
       grid,
       empty,
@@ -2986,12 +2993,12 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
-function toolbar(place, go, sort) {
+function toolbar(place, { go, filter, sort }) {
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
-    searchField(place, go),
-    choice('Show', place.show ?? 'all', FILTERS, (show) => go({ show, page: 0 })),
+    searchField(place, filter),
+    choice('Show', place.show ?? 'all', FILTERS, (show) => filter({ show })),
     choice('As', place.as ?? 'list', SHAPES, (as) => go({ as, page: 0 }), 't'),
     sort,
   )

@@ -17,6 +17,8 @@ export function jobsView({ place, go, say }) {
   const counts = jobCounts()
   const steps = jobSteps({ span: place.span ?? '1h', onSpan: (span) => go({ span }) })
   const filters = jobFilters(place, (changes) => {
+    // Nobody sees any more what was ticked.
+    chosen.clear()
     go({ ...changes, after: '' })
     bar.update()
   })
