@@ -215,6 +215,39 @@ describe('with allowJobChanges', () => {
     expect(states).toEqual(['ready', 'dead', 'ready'])
   })
 
+  test('a job that comes after the question fits no filter, and a question says its times', async () => {
+    const shown = String(await jobs.enqueue('mail'))
+    await using visited = await opened('#/jobs?since=1h', allowed)
+    const { page } = visited
+    await until('it is shown', async () => (await names(page)).join() === 'mail')
+    await page.getByRole('button', { name: 'Cancel…' }).click()
+    const dialog = page.getByRole('dialog')
+    const later = String(await jobs.enqueue('later'))
+    const facts = await dialog.locator('dl').textContent()
+    expect(facts).toMatch(/Enqueued since.*\d:\d\d:\d\d.*Enqueued before.*\d:\d\d:\d\d/)
+    await dialog.getByLabel('Reason').fill('wrong letter')
+    await dialog.getByLabel('Type cancel to confirm').fill('cancel')
+    await dialog.getByRole('button', { name: 'Cancel' }).last().click()
+    await page.getByText('Cancelled: 1 job.').waitFor()
+    const states = await Promise.all([shown, later].map(async (id) => (await jobs.find(id))?.state))
+    expect(states).toEqual(['cancelled', 'ready'])
+  })
+
+  test('another filter unticks what was ticked', async () => {
+    const id = await failOnce('mail', {}, 'x')
+    await failOnce('bill', {}, 'x')
+    await using visited = await opened('#/jobs', allowed)
+    const { page } = visited
+    await page.getByLabel(`Select job ${id}`).check()
+    await page.getByText('1 job selected').waitFor()
+    await page.getByLabel('Name').fill('bill')
+    await page.getByText('All that fit the filter').waitFor()
+    await page.getByLabel('Name').fill('')
+    await page.getByText('Select jobs, or filter them').waitFor()
+    await until('both are shown', async () => (await names(page)).length === 2)
+    expect(await page.getByLabel(`Select job ${id}`).isChecked()).toBe(false)
+  })
+
   test('all that fit a filter are changed, and no other', async () => {
     await jobs.enqueueAll(Array.from({ length: 70 }, () => ({ name: 'mail' })))
     const other = String(await jobs.enqueue('bill'))

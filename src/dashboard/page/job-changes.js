@@ -3,6 +3,7 @@ import { ask } from './dialog.js'
 import { element, setText } from './elements.js'
 import { isFiltered } from './job-filters.js'
 import { counted } from './tickets.js'
+import { fullTime, serverNow } from './time.js'
 
 /** @import { JobsJson } from '../job-view-json.ts' */
 
@@ -88,19 +89,21 @@ export function changeBar({ filterNow, idsNow, onAction }) {
  *   onDone?: () => void,
  * }} asked
  */
-export function askToChange({ action, ids, filter, counts = [], say, onDone = () => {} }) {
+export function askToChange({ action, ids, filter = {}, counts = [], say, onDone = () => {} }) {
   const { title, done, warning } = ACTIONS[action]
+  const fixed = fixedTimes(filter)
   const isOne = ids?.length === 1
   ask({
     title: isOne ? `${title} this job?` : `${title} these jobs?`,
-    facts: ids === undefined ? filterFacts(action, filter ?? {}, counts) : [idFact(ids)],
+    facts: ids === undefined ? filterFacts(action, { filter, fixed, counts }) : [idFact(ids)],
     warning,
     reason: action === 'cancel' ? 'Reason, which is kept with the job' : undefined,
     typed: isOne ? undefined : action,
     action: title,
     say,
     async run(reason) {
-      const { changed } = await post('api/jobs', { action, ids, filter, reason })
+      const what = ids === undefined ? { filter: fixed } : { ids }
+      const { changed } = await post('api/jobs', { action, ...what, reason })
       onDone()
       return changed === 0 ? 'No job could be changed so.' : `${done}: ${counted(changed, 'job')}.`
     },
@@ -114,11 +117,24 @@ function idFact(ids) {
   return [ids.length === 1 ? 'Job' : 'Jobs', text]
 }
 
+/** The filter with times that do not go on, so that no job is changed which came after the question. */
+function fixedTimes(filter) {
+  const { id = '', since = '', before = '' } = filter
+  const isOpen = before === '' && id === '' && isFiltered(filter)
+  return { ...filter, since: instantOf(since), before: instantOf(isOpen ? '0s' : before) }
+}
+
+/** How long ago, as an instant of the server. A text that nobody can read stays, and the server refuses it. */
+function instantOf(ago) {
+  const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)(ms|[smhd])$/.exec(ago) ?? []
+  return amount === undefined ? ago : new Date(serverNow() - Number(amount) * UNITS_MS[unit]).toISOString()
+}
+
 /** The filter in words, and how many jobs it has now if the counts can tell. */
-function filterFacts(action, filter, counts) {
-  const given = Object.entries(filter).filter(([, text]) => text !== '')
+function filterFacts(action, { filter, fixed, counts }) {
+  const given = Object.entries(fixed).filter(([, text]) => text !== '')
   /** @type {(readonly [string, string])[]} */
-  const facts = given.map(([name, text]) => [FILTER_TITLES[name], text])
+  const facts = given.map(([name, text]) => [FILTER_TITLES[name], TIMES.has(name) ? timeText(text) : text])
   if (filter.id !== '' || filter.since !== '' || filter.before !== '') return facts
   const fits = counts.filter(
     ({ name, state }) =>
@@ -131,6 +147,13 @@ function filterFacts(action, filter, counts) {
   return facts
 }
 
+function timeText(text) {
+  const at = Date.parse(text)
+  return Number.isNaN(at) ? text : fullTime(at)
+}
+
+const UNITS_MS = { ms: 1, s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 }
+const TIMES = new Set(['since', 'before'])
 const FILTER_TITLES = {
   state: 'State',
   name: 'Name',
