@@ -79,9 +79,12 @@ export function askedTicketsIn(asked: unknown): readonly string[] {
   return asked
 }
 
-/** Evicts these holders and waiters of a key. Whoever came later stays. Resolves with the ids of the evicted tickets. */
+/**
+ * Evicts these holders and waiters of a key. Whoever came later stays. The waiters go first: else the key would be granted to those
+ * that are evicted next. Resolves with the ids of the evicted tickets.
+ */
 export async function evictTickets(
-  locks: Pick<Locks, 'evict'>,
+  locks: Pick<Locks, 'peek' | 'evict'>,
   { key, ids, reason }: { readonly key: string; readonly ids: readonly string[]; readonly reason: string },
   onEvicted: (ids: readonly string[]) => void,
 ): Promise<readonly string[]> {
@@ -91,8 +94,11 @@ export async function evictTickets(
     onEvicted(found)
     evicted.push(...found)
   }
-  for (let from = 0; from < ids.length; from += TOGETHER)
-    await Promise.all(ids.slice(from, from + TOGETHER).map(evictOne))
+  const room = ids.length === 1 ? null : await locks.peek(key)
+  const holding = new Set(room?.holders.map(({ id }) => id))
+  for (const those of [ids.filter((id) => !holding.has(id)), ids.filter((id) => holding.has(id))])
+    for (let from = 0; from < those.length; from += TOGETHER)
+      await Promise.all(those.slice(from, from + TOGETHER).map(evictOne))
   return evicted
 }
 
