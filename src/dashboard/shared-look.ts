@@ -12,7 +12,8 @@ export class SharedLook<T> {
   askedAt: number = performance.now()
 
   constructor(read: () => Promise<T>, restMs: number) {
-    this.#read = read
+    // Also an error that is thrown at once ends a look later than it begins.
+    this.#read = async () => read()
     this.#restMs = restMs
   }
 
