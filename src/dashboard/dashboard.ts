@@ -176,10 +176,11 @@ class DashboardHandler {
       case 'api/export':
         return this.#export(response, target.query)
       case 'api/live': {
-        if (this.#live.isFull) return refuse(response, 503, 'Too many are looking at this moment.')
+        if (this.#live.isFull) return refuse(response, 503, TOO_MANY)
         const { query, ready } = this.#queryOf(target.query)
         await ready()
         if (this.#isClosed) return this.answer(request, response)
+        if (this.#live.isFull) return refuse(response, 503, TOO_MANY)
         return this.#live.join(response, query)
       }
       default: {
@@ -295,6 +296,8 @@ class DashboardHandler {
 function reasonIn({ reason }: Readonly<Record<string, unknown>>): string {
   return reason as string
 }
+
+const TOO_MANY = 'Too many are looking at this moment.'
 
 /** Together these need some 60 MB at most. */
 const RECORDED = { entries: 1000, total: 200_000 }

@@ -350,6 +350,24 @@ describe('a view', () => {
 })
 
 describe('evicting', () => {
+  test('evicts waiters before holders, so that the key is granted to none of them', async () => {
+    const lease = await locks.acquire('k')
+    const waiting = Promise.allSettled(Array.from({ length: 3 }, () => locks.acquire('k')))
+    await until('they wait', async () => (await locks.peek('k'))?.queue.length === 3)
+    const granted: string[] = []
+    locks.on('acquired', ({ id }) => granted.push(id))
+    // The requests of a batch need not arrive in order.
+    const evictAt = store.evict.bind(store)
+    store.evict = async (request) => {
+      if (request.id !== lease.id) await new Promise((resolve) => setTimeout(resolve, 50))
+      return evictAt(request)
+    }
+    const ids = [lease.id, ...((await locks.peek('k'))?.queue.map(({ id }) => id) ?? [])]
+    expect((await evict({ key: 'k', ids, reason: 'stuck' })).status).toBe(200)
+    expect((await waiting).map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected'])
+    expect([granted, await locks.peek('k')]).toEqual([[], null])
+  })
+
   test('takes the key away, tells the holder why, and the history says so', async () => {
     // Longer than a busy machine keeps this process from a renewal.
     const lease = await locks.acquire('k', { ttl: '6s' })
@@ -629,4 +647,23 @@ describe('the open pages', () => {
       expect(looks).toBe(0)
     },
   )
+})
+
+test('no more viewers are let in than there may be, also if all of them wait for their first view', async () => {
+  let answerList: (() => void) | undefined
+  const list = async () => {
+    await new Promise<void>((resolve) => (answerList = resolve))
+    return { jobs: [], next: null }
+  }
+  const jobs = { list, count: async () => [], countOverTime: async () => [] } as unknown as DashboardJobs
+  const full = createDashboard(locks, { jobs })
+  await using other = await serve(full)
+  const opened = Array.from({ length: 260 }, () => listen(other.port, '/api/live?view=jobs'))
+  await until('all wait', () => answerList !== undefined && other.inFlight() === 260)
+  answerList?.()
+  const streams = await Promise.all(opened)
+  const count = (status: number) => streams.filter((stream) => stream.status === status).length
+  expect([count(200), count(503)]).toEqual([250, 10])
+  for (const stream of streams) stream.leave()
+  await full.close()
 })
