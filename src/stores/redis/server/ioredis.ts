@@ -66,6 +66,8 @@ const OWN_OPTIONS = {
   // A command that cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
   enableOfflineQueue: true,
   maxRetriesPerRequest: 0,
+  // If a connection is lost while ioredis 5 gives it its name, the client takes it for ready and never connects again.
+  connectionName: null,
   // We bundle requests ourselves, and say what belongs together.
   enableAutoPipelining: false,
   // These would ask for INFO and CLIENT, which the user of the store needs no permission for.

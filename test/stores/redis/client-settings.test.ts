@@ -1,0 +1,35 @@
+import { Redis } from 'ioredis'
+import { Redis as Redis6 } from 'ioredis6'
+import { afterAll, beforeAll, describe, test } from 'vitest'
+import { createLocks } from '../../../src/index.ts'
+import { type IoredisClient, redisStore } from '../../../src/stores/redis/index.ts'
+import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
+import { startProxy } from '../../servers/tcp-proxy.ts'
+
+/** They suit an application, and would harm the connections of the store. */
+interface Settings {
+  readonly connectionName?: string
+}
+
+const ioredis: Readonly<Record<string, (port: number, settings: Settings) => IoredisClient>> = {
+  'ioredis 5': (port, settings) => new Redis({ port, lazyConnect: true, ...settings }),
+  'ioredis 6': (port, settings) => new Redis6({ port, lazyConnect: true, ...settings }),
+}
+
+describe.each(Object.entries(ioredis))('through %s', (_, newClient) => {
+  let server: RedisServer
+  beforeAll(async () => {
+    server = await startRedis()
+  })
+  afterAll(() => server.close())
+
+  test('with a name, a connection that is closed at its first request is opened again', async () => {
+    await using proxy = await startProxy({ targetPort: server.port })
+    const locks = createLocks(redisStore(newClient(proxy.port, { connectionName: 'shop' })))
+    const lost = proxy.loseNextRequest()
+    const lease = await locks.acquire('key', { wait: 20_000 })
+    await lost
+    await lease.release()
+    await locks.close()
+  })
+})
