@@ -66,6 +66,10 @@ const OWN_OPTIONS = {
   // A command that cannot be sent fails with the next attempt to connect, so nothing piles up while the server is away.
   enableOfflineQueue: true,
   maxRetriesPerRequest: 0,
+  // Only an open request shows that a connection is silent: a command that the client gave up would hide a dead one.
+  commandTimeout: undefined,
+  // Its timer outlives the connection: it keeps the process, and may end the next connection.
+  socketTimeout: undefined,
   // If a connection is lost while ioredis 5 gives it its name, the client takes it for ready and never connects again.
   connectionName: null,
   // We bundle requests ourselves, and say what belongs together.
