@@ -176,6 +176,7 @@ class IoredisCommands implements RawConnection {
   /** A command that is sent before the server has confirmed the database might run in another one. */
   async #sendSelected(command: string, args: string[]): Promise<unknown> {
     if (this.#isSelected) return this.#redis.call(command, args)
+    // In capitals: ioredis takes note of a `select` in small letters, and would send one of its own besides.
     this.#selecting ??= this.#redis.call('SELECT', [String(this.#database)])
     const selecting = this.#selecting
     this.#unsent += 1
