@@ -95,10 +95,12 @@ function socketFor(target: OtherServer | undefined): object {
 
 class NodeRedisCommands implements RawConnection {
   readonly #redis: NodeRedisConnection
+  readonly #socket: NodeRedisSocket
   #waiting: ((error?: unknown) => void)[] = []
 
   constructor(redis: NodeRedisConnection, onLost: () => void) {
     this.#redis = redis
+    this.#socket = new NodeRedisSocket(redis)
     this.#redis.on('ready', () => this.#settle())
     this.#redis.on('error', (error: unknown) => {
       // The socket is sound, so the decoder has failed: each request would get the reply to another one from now on.
@@ -120,11 +122,11 @@ class NodeRedisCommands implements RawConnection {
 
   close(): void {
     this.#settle(new Error('The connection was closed'))
-    destroy(this.#redis)
+    this.#socket.close()
   }
 
   #ready(): Promise<void> {
-    if (!this.#redis.isOpen) this.#redis.connect().catch(() => {})
+    if (!this.#redis.isOpen) this.#socket.connect().catch(() => {})
     return new Promise((resolve, reject) => {
       this.#waiting.push((error) => (error === undefined ? resolve() : reject(error)))
     })
@@ -142,25 +144,56 @@ function openChannels(
   listener: ChannelsListener,
   { sharded = false }: { readonly sharded?: boolean } = {},
 ): ChannelsConnection {
+  const socket = new NodeRedisSocket(redis)
   let connected: Promise<unknown> | undefined
   const onMessage = (message: string): void => channels.take(message)
   const channels: Channels = new Channels(
     {
       async subscribe(channel) {
-        connected ??= redis.connect()
+        connected ??= socket.connect()
         await connected
         await (sharded ? redis.sSubscribe(channel, onMessage) : redis.subscribe(channel, onMessage))
       },
       // Only those of a slot are left one by one.
       unsubscribe: (channel) => redis.sUnsubscribe(channel),
       ping: () => redis.sendCommand(['PING']),
-      close: () => destroy(redis),
+      close: () => socket.close(),
     },
     listener,
   )
   redis.on('error', (error) => channels.lose(error))
   redis.on('end', () => channels.lose(undefined))
   return channels
+}
+
+/**
+ * The socket of a client. While it is connecting, the client cannot destroy it: the socket would be opened all the same, log in, and
+ * stay. So it is destroyed as soon as it is connected.
+ */
+class NodeRedisSocket {
+  readonly #redis: NodeRedisConnection
+  #isConnecting = false
+  #isClosed = false
+
+  constructor(redis: NodeRedisConnection) {
+    this.#redis = redis
+    redis.on('connect', () => {
+      this.#isConnecting = false
+      // Version 4 sends its first commands right after this event, and loses the rejections of those that it cannot send.
+      if (this.#isClosed) setImmediate(destroy, redis)
+    })
+  }
+
+  connect(): Promise<unknown> {
+    this.#isConnecting = true
+    return this.#redis.connect()
+  }
+
+  /** Repeatable. */
+  close(): void {
+    this.#isClosed = true
+    if (!this.#isConnecting) destroy(this.#redis)
+  }
 }
 
 function destroy(redis: NodeRedisConnection): void {
