@@ -145,11 +145,17 @@ export class ServerConnection {
     const reply = grants && this.#replication !== undefined ? this.#replication.cover(sent, raw) : sent
     // A single `then` serves everything, because each further one slows down a lock that is taken and released in a
     // loop.
-    return reply.then(this.#heard, (error: unknown) => {
-      const reason = raw.reasonOf(error)
-      this.#failed(reason)
-      return otherwise(reason)
-    })
+    return reply.then(
+      (answer) => {
+        this.#heard(raw)
+        return answer
+      },
+      (error: unknown) => {
+        const reason = raw.reasonOf(error)
+        this.#failed(raw, reason)
+        return otherwise(reason)
+      },
+    )
   }
 
   /** @throws {StoreError} when it was closed. */
@@ -180,16 +186,18 @@ export class ServerConnection {
     this.#replace()
   }
 
-  readonly #heard = (reply: unknown): unknown => {
+  #heard(raw: RawConnection): void {
     this.#unanswered -= 1
+    // A late reply on a connection that was replaced tells nothing about the present one.
+    if (raw !== this.#raw) return
     this.#heardAt = performance.now()
     this.#hasAnswered = true
     this.#readOnlySince = undefined
-    return reply
   }
 
-  #failed(error: unknown): void {
+  #failed(raw: RawConnection, error: unknown): void {
     this.#unanswered -= 1
+    if (raw !== this.#raw) return
     const code = replyCode(error)
     if (code !== undefined || error instanceof NotReplicatedError) this.#heardAt = performance.now()
     if (code === 'READONLY') this.#readOnlySince ??= performance.now()
