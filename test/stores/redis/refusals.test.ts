@@ -1,3 +1,5 @@
+import { once } from 'node:events'
+import { createServer } from 'node:net'
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
@@ -38,6 +40,31 @@ describe.each(Object.entries(clients))('through %s', (_, newClient) => {
       expect(everythingIn(error)).not.toMatch(/sesam|nobody/)
     }
     await store.close()
+  })
+})
+
+describe('a server in protected mode', () => {
+  const DENIED =
+    '-DENIED Redis is running in protected mode because protected mode is enabled and no password is set for the default user.'
+  // The handshake of ioredis 6 takes "no password is set" for a harmless warning, and swallows the reply.
+  const others = Object.entries(clients).filter(([name]) => name !== 'ioredis 6')
+
+  test.each(others)('is refused in one sentence, through %s', async (_, newClient) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => {})
+      socket.end(`${DENIED} In this mode connections are only accepted from the loopback interface.\r\n`)
+    })
+    server.listen(0, '127.0.0.1')
+    await once(server, 'listening')
+    const { port } = server.address() as { port: number }
+    const store = redisStore(newClient(`redis://127.0.0.1:${port}`))
+    expect(await rejection(store.acquire(ticket()))).toMatchObject({
+      code: 'store-refused',
+      message: expect.stringContaining('protected mode'),
+      cause: { message: expect.stringContaining('DENIED') },
+    })
+    await store.close()
+    server.close()
   })
 })
 

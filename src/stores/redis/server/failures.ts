@@ -100,6 +100,8 @@ const DATABASE =
 const REFUSALS: Readonly<Record<string, string>> = {
   WRONGPASS: CREDENTIALS,
   NOAUTH: CREDENTIALS,
+  DENIED:
+    'The Redis server is in protected mode: it has no password, and serves only clients of its own machine. Set a password on the server and in the client.',
   NOPERM:
     'The Redis user may not do what the store has to do. Grant it the commands, keys and channels that docs/redis.md lists.',
   OOM: 'The Redis server has no memory left for another key. Raise its `maxmemory`, or remove what is not needed.',
