@@ -1,6 +1,11 @@
 import { expect, test } from 'vitest'
+import { storeIdentity } from '../../src/cli/dashboard/store-identity.ts'
 import { connect, createLocks, diagnose } from '../../src/index.ts'
+import { parseUrl as parseEtcdUrl } from '../../src/stores/etcd/open.ts'
+import { parseClusterUrl } from '../../src/stores/redis/cluster/open.ts'
 import { openRedis } from '../../src/stores/redis/index.ts'
+import { parseSentinelUrl } from '../../src/stores/redis/sentinel/open.ts'
+import { parseRedlockUrl } from '../../src/stores/redlock/url.ts'
 import { startEtcd } from '../servers/etcd-server.ts'
 import { PATIENT_MASTERS, startCluster } from '../servers/redis-cluster.ts'
 import { startSentinels } from '../servers/redis-sentinel.ts'
@@ -55,6 +60,22 @@ test('the doctor looks at the last fence with that prefix', async () => {
   const wrong = expect.objectContaining({ check: 'last fence', verdict: 'problem' })
   expect((await diagnose(server.url)).findings).not.toContainEqual(wrong)
   expect((await diagnose(`${server.url}?prefix=app:`)).findings).toContainEqual(wrong)
+})
+
+test('a + behind the ? of a URL is a plus, and not a space', async () => {
+  await using server = await startRedis()
+  const store = await openRedis(`${server.url}?prefix=a+b%20c:`)
+  await using locks = createLocks(store)
+  await locks.acquire('k')
+  expect(await server.command('KEYS', '*')).toEqual(expect.arrayContaining(['a+b c:fence']))
+  const { sentinel, options } = parseSentinelUrl(
+    'redis+sentinel://s/mymaster?sentinelUsername=a+b&sentinelPassword=c+d%2B%20&prefix=e+f:',
+  )
+  expect([sentinel.username, sentinel.password, options.prefix]).toEqual(['a+b', 'c+d+ ', 'e+f:'])
+  expect(parseClusterUrl('redis+cluster://host?prefix=e+f:').options.prefix).toBe('e+f:')
+  expect(parseRedlockUrl('redlock:redis://host?prefix=e+f:').options.prefix).toBe('e+f:')
+  expect(parseEtcdUrl('etcd://host?prefix=e+f/').prefix).toBe('e+f/')
+  expect(storeIdentity('redis://host?prefix=e+f:')).toBe('redis host e+f:')
 })
 
 test.each([

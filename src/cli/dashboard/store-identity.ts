@@ -10,7 +10,9 @@ export function storeIdentity(url: string): string {
   if (scheme === 'sqlite') return `sqlite ${resolve(rest.replace(/^\/\/(?=\/)/, ''))}`
   const places = rest.split(/,(?=\s*\w+:\/\/)/).map(placeIn)
   if (places.includes(undefined)) return scheme
-  const prefix = new URLSearchParams(/\?(.*)$/s.exec(rest)?.[1]).get('prefix')
+  // A + is a plus here, as where the stores read it.
+  const query = /\?(.*)$/s.exec(rest)?.[1]?.replaceAll('+', '%2B')
+  const prefix = new URLSearchParams(query).get('prefix')
   return `${scheme} ${places.join(',')}${prefix === null ? '' : ` ${prefix}`}`
 }
 

@@ -19,7 +19,7 @@ import { has, isIoredis, linksOf, serverLinksOf } from './server/links-of.ts'
 import { newClient } from './server/new-client.ts'
 import type { NodeRedisClient } from './server/node-redis.ts'
 import { plainServerAt } from './server/plain-server.ts'
-import { checkUrl, urlOptionsIn } from './server/server-url.ts'
+import { checkUrl, parametersIn, urlOptionsIn } from './server/server-url.ts'
 
 /**
  * A store on one Redis (6.2 or newer) or Valkey server, or on a cluster of them, over the client you already have. It
@@ -62,7 +62,7 @@ export function redisStore(
  */
 export async function openRedis(url: string, options: RedisStoreOptions = {}): Promise<Store> {
   checkUrl(url)
-  const ofUrl = urlOptionsIn(new URL(url).searchParams)
+  const ofUrl = urlOptionsIn(parametersIn(new URL(url).search))
   const store = redisStore(await newClient(url), { ...ofUrl, ...given(options) })
   return answering(store, { readOnly: options.readOnly, whySilent: () => plainServerAt(url) })
 }

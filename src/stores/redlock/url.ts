@@ -1,6 +1,6 @@
 import { isDecodable } from '../../base/text.ts'
 import { InvalidArgumentError } from '../../errors.ts'
-import { databaseOf } from '../redis/server/server-url.ts'
+import { databaseOf, parametersIn } from '../redis/server/server-url.ts'
 import type { RedlockStoreOptions } from './options.ts'
 
 export interface RedlockUrl {
@@ -22,9 +22,10 @@ export function parseRedlockUrl(url: unknown): RedlockUrl {
   if (list.trim() === '') throw new InvalidArgumentError(`${EXPECTED}, got an empty list.`)
   const parts = list.split(/,(?=\s*(?:rediss?:|$))/i)
   const servers = parts.map((text, index) => parseServer(text.trim(), index + 1))
-  const { searchParams } = servers.at(-1) as URL
+  const { search, searchParams } = servers.at(-1) as URL
+  const parameters = parametersIn(search)
   const options = OPTIONS.flatMap((name) => {
-    const value = searchParams.get(name)
+    const value = parameters.get(name)
     searchParams.delete(name)
     return value === null ? [] : [[name, value] as const]
   })

@@ -8,7 +8,7 @@ import { answering } from '../server/answering.ts'
 import type { ServerAddress } from '../server/client-link.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
-import { URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
+import { parametersIn, URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
 
 /**
  * A store on a Redis Cluster, as in `redis+cluster://user:password@host:7000,host:7001`: some of its servers, which tell of the
@@ -39,7 +39,7 @@ export function parseClusterUrl(url: string): ClusterUrl {
   if (hosts === undefined) {
     throw new InvalidArgumentError(`${EXPECTED}, got one without hosts, or with something behind them.`)
   }
-  const parameters = new URLSearchParams(query)
+  const parameters = parametersIn(query)
   if (path !== '' || parameters.has('db')) throw new InvalidArgumentError(NO_DATABASE)
   for (const parameter of parameters.keys()) {
     if (URL_OPTIONS.includes(parameter)) continue

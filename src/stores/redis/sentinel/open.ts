@@ -6,7 +6,7 @@ import { redisStore } from '../open.ts'
 import type { RedisStoreOptions } from '../options.ts'
 import { answering } from '../server/answering.ts'
 import { newClient } from '../server/new-client.ts'
-import { URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
+import { parametersIn, URL_OPTIONS, type UrlOptions, urlOptionsIn } from '../server/server-url.ts'
 import { SENTINEL_PORT, type SentinelOptions } from './options.ts'
 
 /**
@@ -38,7 +38,7 @@ export function parseSentinelUrl(url: string): SentinelUrl {
       `${EXPECTED}, got one without the hosts of the Sentinels or the name of the master.`,
     )
   }
-  const parameters = new URLSearchParams(query)
+  const parameters = parametersIn(query)
   for (const parameter of parameters.keys()) {
     if (!PARAMETERS.includes(parameter)) {
       // Not even its name is in the message: it may be the end of a password with an & in it.
