@@ -133,7 +133,9 @@ export class MasterWatch {
         const best = answers.reduce((one, other) => (epochOf(other) > epochOf(one) ? other : one), null)
         // A Sentinel may know of a fail-over before the others. A majority of the others must not lead back to the old
         // master.
-        const enough = answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
+        // Sentinels that were set up anew may know no master yet, so the others are waited for.
+        const enough =
+          best !== null && answers.length >= majority && epochOf(best) >= epochOf(this.#known ?? null)
         if (decided || (!enough && answers.length + errors.length < this.#sentinels.length)) return
         decided = true
         if (best === null) reject(answers.length > 0 ? this.#unknownMaster() : unreachable(errors))
