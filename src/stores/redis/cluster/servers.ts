@@ -242,7 +242,12 @@ export class ClusterServers implements Topology, SlotRouter {
 
   /** The server may be gone, or be replaced: the others are asked. */
   #suspect(node: ClusterNode): void {
-    if (this.#closed || node.suspect || this.#nodes.get(node.address) !== node) return
+    if (this.#closed || this.#nodes.get(node.address) !== node) return
+    if (node.suspect) {
+      // The last search has ended with a refusal, and its reason may be gone by now.
+      if (this.#searching === undefined) this.#search()
+      return
+    }
     node.suspect = true
     for (const inbox of this.#inboxes) inbox.leave(node)
     this.#search()

@@ -1,3 +1,4 @@
+import { Cluster } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
 import type { RenewAnswer } from '../../../../src/contract/store.ts'
 import { createLocks } from '../../../../src/index.ts'
@@ -54,6 +55,44 @@ describe.each(['ioredis 6', 'redis 6'])('through %s', (name) => {
     await store.close()
   })
 })
+
+test('a fail-over is followed although the search for the masters was refused before', async () => {
+  const key = 'refused'
+  const onAll = (...command: readonly string[]) =>
+    Promise.all(cluster.servers.map((server) => server.command(...command)))
+  await onAll('ACL', 'SETUSER', 'locks', 'reset', 'on', '>sesame', '~*', '&*', '+@all')
+  const redisOptions = { username: 'locks', password: 'sesame' }
+  const store = redisStore(new Cluster([...cluster.addresses], { redisOptions, lazyConnect: true }))
+  await store.acquire(ticket({ key }))
+  const former = await cluster.masterOf(`holdfast:{${key}}`)
+  await replicated(former)
+  await onAll('ACL', 'SETUSER', 'locks', '-cluster')
+  await former.command('CLIENT', 'KILL', 'USER', 'locks')
+  let before = 0
+  await until(
+    'the search has ended with a refusal',
+    async () => {
+      const infos = await onAll('INFO', 'commandstats')
+      const [last, refused] = [before, sum(infos.map(refusedSearches))]
+      before = refused
+      return refused > 0 && refused === last
+    },
+    { everyMs: 500 },
+  )
+  await onAll('ACL', 'SETUSER', 'locks', '+@all')
+  await former.kill()
+  await cluster.successorOf(former, `holdfast:{${key}}`)
+  await answered(() => store.acquire(ticket({ key })))
+  await store.close()
+})
+
+function refusedSearches(info: unknown): number {
+  return Number(/cluster\|slots:.*rejected_calls=(\d+)/.exec(String(info))?.[1] ?? 0)
+}
+
+function sum(counts: readonly number[]): number {
+  return counts.reduce((one, other) => one + other, 0)
+}
 
 test('a grant that was lost with its master is told at once, and the next fence is higher', async () => {
   const room = 'holdfast:{lost}'
