@@ -11,6 +11,13 @@ export interface ClusterNodeOptions {
   readonly onMute: () => void
 }
 
+export interface ChannelOptions {
+  readonly untilMs: number
+  readonly onMessage: (message: string) => void
+  /** The connection was lost, and perhaps messages with it. */
+  readonly onLost: () => void
+}
+
 /** A server of a cluster, and our connections to it. */
 export class ClusterNode {
   readonly address: string
@@ -38,16 +45,19 @@ export class ClusterNode {
   }
 
   /** Subscribes to a channel of one slot, for so long at least. Where that fails, the message comes by the inbox for all servers. */
-  listen(
-    channel: string,
-    { untilMs, onMessage }: { readonly untilMs: number; readonly onMessage: (message: string) => void },
-  ): void {
+  listen(channel: string, { untilMs, onMessage, onLost }: ChannelOptions): void {
     const known = this.#channels.has(channel)
     this.#channels.set(channel, performance.now() + untilMs)
     this.#sweep ??= setInterval(() => this.#leaveChannels(), SWEEP_MS).unref()
     if (known) return
     this.#channelsConnection ??= this.link.openChannels(
-      { onMessage, onLost: () => this.#silence() },
+      {
+        onMessage,
+        onLost: () => {
+          this.#silence()
+          onLost()
+        },
+      },
       { sharded: true },
     )
     // The slot has moved away, or the server is older than 7. The next waiter tries again.

@@ -182,6 +182,7 @@ export class ClusterServers implements Topology, SlotRouter {
       this.#nodeAt(address).listen(this.#slotNames.channelIn(slot, inbox.name), {
         untilMs,
         onMessage: (id) => inbox.take(id),
+        onLost: () => inbox.missed(),
       })
     }
   }

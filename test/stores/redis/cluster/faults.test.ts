@@ -1,6 +1,6 @@
 import { Cluster } from 'ioredis'
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest'
-import type { RenewAnswer } from '../../../../src/contract/store.ts'
+import type { RenewAnswer, Wake } from '../../../../src/contract/store.ts'
 import { createLocks } from '../../../../src/index.ts'
 import { redisStore } from '../../../../src/stores/redis/index.ts'
 import { type RedisCluster, startCluster } from '../../../servers/redis-cluster.ts'
@@ -93,6 +93,24 @@ function refusedSearches(info: unknown): number {
 function sum(counts: readonly number[]): number {
   return counts.reduce((one, other) => one + other, 0)
 }
+
+test('waiters ask again when the connection for the messages of their slot was lost', async () => {
+  const store = redisStore(newClusterClient(cluster))
+  const wakes: Wake[] = []
+  await store.listen?.((wake) => wakes.push(wake))
+  const [holder, waiter] = [ticket({ key: 'deaf' }), ticket({ key: 'deaf' })]
+  for (const each of [holder, waiter]) await store.acquire(each)
+  const master = await cluster.masterOf('holdfast:{deaf}')
+  const id = await until('it listens', async () => {
+    const list = String(await master.command('CLIENT', 'LIST', 'TYPE', 'pubsub'))
+    return /^id=(\d+) .*cmd=ssubscribe/m.exec(list)?.[1]
+  })
+  wakes.length = 0
+  await master.command('CLIENT', 'KILL', 'ID', id)
+  await until('it is told to ask again', () => wakes.some(({ tag }) => tag === 'all'), { withinMs: 10_000 })
+  for (const each of [waiter, holder]) await store.release(releaseOf(each))
+  await store.close()
+})
 
 test('a grant that was lost with its master is told at once, and the next fence is higher', async () => {
   const room = 'holdfast:{lost}'
