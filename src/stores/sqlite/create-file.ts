@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, rmdirSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, rmdirSync, rmSync, statSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { StoreError } from '../../errors.ts'
 import { scripts } from './sql/scripts.generated.ts'
@@ -26,15 +26,13 @@ export function createFile(path: string, engine: SqliteEngine | undefined): void
  * Makes the tables in an empty database. Two processes may do it in the same one.
  *
  * `-wal` and `-shm` may be those of a deleted lock file: SQLite would write the rows of the one into the new file, and believe what the
- * other says of a log that is gone. No process uses them with an empty database, and this one has the write lock.
+ * other says of a log that is gone. No process uses them with a file of zero bytes, and this one has the write lock.
  */
 export function createTables(database: Database, path: string): void {
   try {
     database.exec(`PRAGMA page_size = ${PAGE_BYTES}; BEGIN IMMEDIATE`)
-    const { tables } = database.prepare('SELECT count(*) AS tables FROM sqlite_schema').get() as {
-      readonly tables: number
-    }
-    if (tables === 0) for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true })
+    if (statSync(path).size === 0)
+      for (const suffix of ['-wal', '-shm']) rmSync(path + suffix, { force: true })
     database.exec(`
       ${scripts.schema}
       PRAGMA application_id = ${APPLICATION_ID};

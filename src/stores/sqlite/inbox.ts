@@ -85,14 +85,15 @@ export class Inbox {
     const open = await this.#server?.catch(() => undefined)
     if (open !== undefined) await this.#shut(open)
     if (!this.#closed) {
+      this.#isLost = false
+      this.#reopenAt = performance.now() + REOPEN_PAUSE_MS
       this.#server = this.#open()
       await this.#server.catch(() => {
         this.#server = undefined
         this.#isLost = true
-        this.#reopenAt = performance.now() + REOPEN_PAUSE_MS
       })
-      // So that the tickets of this process name the new socket.
-      this.#deliver({ tag: 'all' })
+      // So that the tickets of this process name the new socket, or none, and are in the new file. Once only while no socket can be opened.
+      if (open !== undefined || !this.#isLost) this.#deliver({ tag: 'all' })
     }
     this.#isReopening = false
   }
@@ -152,7 +153,6 @@ export class Inbox {
         socket.opened()
         this.address = addressText(socket.address)
         this.#socket = socket
-        this.#isLost = false
         return { server, socket }
       } catch (error) {
         failures.push(error)
@@ -285,7 +285,7 @@ const ENDING_MS = 10
 const LONG_ENDING_MS = 250
 const LONGEST_LINE = 4096
 const FLUSH_MS = 500
-/** Before the next attempt to open a socket where one could not be opened. */
+/** After an attempt to open another socket, before the next one. */
 const REOPEN_PAUSE_MS = 1000
 
 function listening(server: Server, address: string): Promise<void> {

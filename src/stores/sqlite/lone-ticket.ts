@@ -12,10 +12,19 @@ import type { SqliteStatements } from './statements.ts'
  */
 export class LoneTicket {
   /**
-   * The moment of the fence clock that this process read last. If the file has another one by now, a ticket takes its key by the law. So
-   * the fence is the one that the law would give.
+   * The moment of the fence clock that was read last through these statements. If the file has a later one by now, a ticket takes its key
+   * by the law. So the fence is the one that the law would give.
    */
-  moment: Moment | undefined
+  #last: { readonly statements: SqliteStatements; readonly moment: Moment } | undefined
+
+  /** After a failure the file is opened anew, with other statements: the moment may not be in the file, or in another one. */
+  saw(statements: SqliteStatements, moment: Moment): void {
+    this.#last = { statements, moment }
+  }
+
+  #momentOf(statements: SqliteStatements): Moment | undefined {
+    return this.#last?.statements === statements ? this.#last.moment : undefined
+  }
 
   acquire(
     statements: SqliteStatements,
@@ -23,7 +32,7 @@ export class LoneTicket {
     time: StoreTime,
   ): AcquireAnswer | undefined {
     const { key, id, units, limit, ttlMs, minHoldMs, lockDelayMs, owner } = ticket
-    const { moment } = this
+    const moment = this.#momentOf(statements)
     // When the second of a moment is over, the law writes the next one.
     if (moment === undefined || !isGood(moment, time) || units > limit) return undefined
     const { ms, us: fence } = timeSince(moment, time)
@@ -40,9 +49,9 @@ export class LoneTicket {
     { key, id, cancel }: ReleaseRequest,
     time: StoreTime,
   ): ReleaseAnswer | undefined {
-    const { moment } = this
+    const moment = this.#momentOf(statements)
     if (moment === undefined || cancel) return undefined
-    // The file may have a later moment by now. That would only allow more.
+    // With a later moment, which the file may have by now, this would be the same or higher.
     const left = statements.leaveFree(key, id, time.ms, leastLaterUs(moment, time))
     return left ? { was: 'held' } : undefined
   }

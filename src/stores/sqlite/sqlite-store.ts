@@ -65,11 +65,12 @@ export class SqliteStore implements Store {
     return this.#write<AcquireAnswer>((statements, time) => {
       const inbox = this.#inbox.address
       const held = this.#lone.acquire(statements, { ticket, inbox }, time)
-      const { answer, notices } =
+      const { answer, notices, moment } =
         held === undefined
-          ? this.#acquireByLaw(statements, ticket, this.#request({ key, id, inbox, time }))
-          : { answer: held, notices: NONE }
+          ? step(statements, this.#request({ key, id, inbox, time }), (room, at) => acquire(room, ticket, at))
+          : { answer: held, notices: NONE, moment: undefined }
       if (sweeps) this.#sweep.clear(statements, time)
+      if (moment !== undefined) this.#lone.saw(statements, moment)
       if (answer.tag !== 'queued') return { answer, notices }
       // Without harm if the transaction is rolled back: then the first question finds no such waiter.
       this.#groups.waits(ticket)
@@ -127,16 +128,6 @@ export class SqliteStore implements Store {
   async close(): Promise<void> {
     this.#transactions.close()
     await this.#inbox.close()
-  }
-
-  #acquireByLaw(
-    statements: SqliteStatements,
-    ticket: Ticket,
-    request: StepRequest,
-  ): StepResult<AcquireAnswer> {
-    const result = step(statements, request, (room, at) => acquire(room, ticket, at))
-    this.#lone.moment = result.moment
-    return result
   }
 
   /**

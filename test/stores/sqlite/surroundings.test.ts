@@ -248,6 +248,19 @@ test.each([
   },
 )
 
+test('a database without tables that has a log already becomes a lock file that all processes share', async () => {
+  const path = freshPath('locks.db')
+  mkdirSync(join(path, '..'))
+  const prepared = openDatabase(path, undefined)
+  prepared.exec('PRAGMA journal_mode = WAL')
+  prepared.close()
+  const [one, other] = [await openSqlite(path), await openSqlite(path)]
+  await one.acquire(ticket())
+  expect(await other.acquire(ticket({ patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+  await one.close()
+  await other.close()
+})
+
 const wakesOf = (path: string): string => `${path}-wakes-${userInfo().uid}`
 
 test.each<[what: string, happen: (path: string, ask: () => Promise<unknown>) => Promise<void> | void]>([
