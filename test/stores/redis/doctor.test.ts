@@ -251,6 +251,12 @@ test('the doctor, about a cluster, looks at its slots and at each of its servers
       text: expect.stringContaining('no replica that could take over'),
     })
   }
+  const blind = ['ACL', 'SETUSER', 'blind', 'on', '>secret', '~*', '&*', '+@all', '-cluster|info']
+  for (const server of cluster.servers) await server.command(...blind)
+  const unseen = { check: 'settings', verdict: 'warning', text: expect.stringContaining('CLUSTER INFO') }
+  const { findings: seen } = await diagnose(cluster.url.replace('://', '://blind:secret@'))
+  expect(seen).toContainEqual(expect.objectContaining(unseen))
+  expect(findings).not.toContainEqual(expect.objectContaining(unseen))
   await cluster.servers[0]?.kill()
   const then = await diagnose(cluster.url)
   expect(then.findings).toContainEqual({

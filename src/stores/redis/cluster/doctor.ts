@@ -6,6 +6,7 @@ import { counted } from '../server/doctor-checks.ts'
 import { addressOf, diagnoseServers, onceOpen } from '../server/doctor-server.ts'
 import { linksOf } from '../server/links-of.ts'
 import { newClient } from '../server/new-client.ts'
+import { permitted } from '../server/replies.ts'
 import { RoomNames } from '../server/room-names.ts'
 import { slotRanges } from './map.ts'
 import { parseClusterUrl } from './open.ts'
@@ -24,16 +25,19 @@ export async function diagnoseRedisCluster(
   const views = await Promise.all(
     seeds.map(async (seed) => ({
       seed,
-      view: await onceOpen(linkTo(seed), async (connection) =>
-        viewOf(await connection.send('CLUSTER', ['SLOTS']), seed),
-      ),
+      view: await onceOpen(linkTo(seed), async (connection) => ({
+        ...viewOf(await connection.send('CLUSTER', ['SLOTS']), seed),
+        info: await permitted(connection.send('CLUSTER', ['INFO'])),
+      })),
     })),
   )
-  const findings: Finding[] = views.flatMap(({ seed, view }) =>
-    'problem' in view
-      ? { check: 'connection', where: addressOf(seed), verdict: 'warning' as const, text: view.problem }
-      : [],
-  )
+  const findings = views.flatMap(({ seed, view }): readonly Finding[] => {
+    const where = addressOf(seed)
+    if ('problem' in view) return [{ check: 'connection', where, verdict: 'warning', text: view.problem }]
+    return view.info === undefined
+      ? [{ check: 'settings', where, verdict: 'warning', text: NO_CLUSTER_INFO }]
+      : []
+  })
   const known = views.flatMap(({ view }) => ('problem' in view ? [] : [view]))[0]
   if (known === undefined) return findings
   const servers = await diagnoseServers(known.servers, {
@@ -66,6 +70,9 @@ function viewOf(reply: unknown, seed: ServerAddress): ClusterView {
   }
   return { served, masters: masters.size, servers: [...servers.values()].slice(0, MOST_SERVERS) }
 }
+
+const NO_CLUSTER_INFO =
+  'The user may not ask for CLUSTER INFO (+cluster|info), so a store may ask a master that is cut off from its cluster for as long as that lasts.'
 
 /** More than any cluster has. A reply with more is not believed. */
 const MOST_SERVERS = 1000

@@ -215,8 +215,9 @@ export class MasterWatch {
   #learn(answer: NonNullable<MasterReport>): void {
     const before = this.#known?.address
     this.#known = answer
-    if (before === undefined || isSame(before, answer.address)) return
+    if (before !== undefined && isSame(before, answer.address)) return
     this.#goOn()
+    if (before === undefined) return
     for (const listener of this.#listeners) listener(answer.address)
   }
 
