@@ -30,6 +30,9 @@ export class ClusterNode {
   /** Until when this process listens to each channel, on the monotonic clock. */
   readonly #channels = new Map<string, number>()
   #channelsConnection: ChannelsConnection | undefined
+  /** Whether the server has subscribed to a channel on this connection, so that messages may be lost with it. */
+  #listens = false
+  #listenAgainAt = 0
   #sweep: NodeJS.Timeout | undefined
 
   constructor(link: RedisLink, { address, replicas, readOnly, onLost, onMute }: ClusterNodeOptions) {
@@ -47,6 +50,7 @@ export class ClusterNode {
   /** Subscribes to a channel of one slot, for so long at least. Where that fails, the message comes by the inbox for all servers. */
   listen(channel: string, { untilMs, onMessage, onLost }: ChannelOptions): void {
     const known = this.#channels.has(channel)
+    if (this.#channelsConnection === undefined && performance.now() < this.#listenAgainAt) return
     this.#channels.set(channel, performance.now() + untilMs)
     this.#sweep ??= setInterval(() => this.#leaveChannels(), SWEEP_MS).unref()
     if (known) return
@@ -54,14 +58,22 @@ export class ClusterNode {
       {
         onMessage,
         onLost: () => {
+          const listened = this.#listens
           this.#silence()
-          onLost()
+          this.#listenAgainAt = performance.now() + LISTEN_PAUSE_MS
+          if (listened) onLost()
         },
       },
       { sharded: true },
     )
     // The slot has moved away, or the server is older than 7. The next waiter tries again.
-    this.#channelsConnection.add(channel).catch(() => this.#channels.delete(channel))
+    const connection = this.#channelsConnection
+    connection.add(channel).then(
+      () => {
+        if (this.#channelsConnection === connection) this.#listens = true
+      },
+      () => this.#channels.delete(channel),
+    )
   }
 
   /** It is no master any more. Open requests are rejected. */
@@ -90,6 +102,7 @@ export class ClusterNode {
     clearInterval(this.#sweep)
     this.#sweep = undefined
     this.#channels.clear()
+    this.#listens = false
     const connection = this.#channelsConnection
     this.#channelsConnection = undefined
     connection?.close()
@@ -97,3 +110,5 @@ export class ClusterNode {
 }
 
 const SWEEP_MS = 1000
+/** After a connection was lost. Meanwhile the messages come by the inbox for all servers. */
+const LISTEN_PAUSE_MS = 1000

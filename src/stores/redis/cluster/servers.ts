@@ -2,7 +2,12 @@ import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import { systemClock } from '../../../base/clock.ts'
 import { closedStoreError } from '../../../base/closed.ts'
 import { StoreError } from '../../../errors.ts'
-import type { ClusterLink, MessageListener, MessageSubscription } from '../server/client-link.ts'
+import {
+  type ClusterLink,
+  type MessageListener,
+  type MessageSubscription,
+  reconnectDelayMs,
+} from '../server/client-link.ts'
 import { replyCode, storeErrorOf } from '../server/failures.ts'
 import { warnOfMissingMessages } from '../server/missing-messages.ts'
 import { NotReplicatedError } from '../server/replication.ts'
@@ -41,6 +46,8 @@ export class ClusterServers implements Topology, SlotRouter {
   readonly #inboxes = new Set<ClusterInbox>()
   #watching: NodeJS.Timeout | undefined
   #searching: 'once' | 'again' | undefined
+  /** How many searches in a row have ended with a refusal. */
+  #refused = 0
   #pause: NodeJS.Timeout | undefined
   #closed = false
 
@@ -264,13 +271,20 @@ export class ClusterServers implements Topology, SlotRouter {
     void this.#map
       .refresh()
       .then(
-        (heard) => this.#compare(heard),
-        // A refusal needs a person, and the next request reports it: no reason to search on.
-        (error: unknown) => storeErrorOf(error, undefined, 0).code !== 'store-refused',
+        (heard) => {
+          this.#refused = 0
+          return this.#compare(heard)
+        },
+        (error: unknown) => {
+          // A refusal needs a person, and the next request reports it: no reason to search on.
+          const isRefused = storeErrorOf(error, undefined, 0).code === 'store-refused'
+          if (isRefused) this.#refused += 1
+          return !isRefused
+        },
       )
       .then((isUnsure) => {
         if (this.#closed) return
-        const pauseMs = backoffMs(SEARCHING, attempt)
+        const pauseMs = this.#refused > 0 ? reconnectDelayMs(this.#refused) : backoffMs(SEARCHING, attempt)
         this.#pause = setTimeout(() => {
           const again = this.#searching === 'again'
           this.#searching = undefined

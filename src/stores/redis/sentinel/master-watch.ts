@@ -7,7 +7,7 @@ import {
   reconnectDelayMs,
   type ServerAddress,
 } from '../server/client-link.ts'
-import { replyCode, unexpectedReply, wordsOf } from '../server/failures.ts'
+import { replyCode, storeErrorOf, unexpectedReply, wordsOf } from '../server/failures.ts'
 import { MovingSubscription } from '../server/moving-subscription.ts'
 
 export interface MasterWatchOptions {
@@ -22,7 +22,7 @@ type MasterReport = { readonly address: ServerAddress; readonly epoch: number } 
 
 /**
  * Knows the address of the master. Asks all Sentinels at once, so one that hangs costs nothing. A majority of answers
- * is enough. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
+ * of which one names a master is enough. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
  * has not seen the fail-over. Until it is closed, it subscribes to the fail-overs that each Sentinel announces.
  *
  * All connections of a store share one search. While no master can be used, the search pauses before it asks again, and longer each
@@ -268,6 +268,7 @@ function epochOf(answer: MasterReport): number {
 function unreachable(errors: readonly unknown[]): StoreError {
   const reply = errors.find((error) => replyCode(error) !== undefined)
   const code = replyCode(reply)
+  if (code === 'DENIED') return storeErrorOf(reply, undefined, 0)
   if (code === 'WRONGPASS' || code === 'NOAUTH' || code === 'NOPERM') {
     return new StoreError('store-refused', NO_ACCESS, { cause: wordsOf(reply) })
   }

@@ -104,7 +104,7 @@ class NodeRedisCommands implements RawConnection {
     this.#redis.on('ready', () => this.#settle())
     this.#redis.on('error', (error: unknown) => {
       // The socket is sound, so the decoder has failed: each request would get the reply to another one from now on.
-      if (this.#redis.isReady) destroy(this.#redis)
+      destroy(this.#redis)
       onLost()
       this.#settle(error)
     })

@@ -32,7 +32,7 @@ export interface UrlOptions {
 /** The names of {@link UrlOptions}. */
 export const URL_OPTIONS: readonly string[] = ['prefix', 'replicas']
 
-/** What stands behind the ? of a URL. A + is a plus there, and not a space as in a form: it may be a part of a password. */
+/** The store's own options behind the ? of a URL. A + is a plus there, and not a space as in a form: it may be a part of a password. */
 export function parametersIn(query: string): URLSearchParams {
   return new URLSearchParams(query.replaceAll('+', '%2B'))
 }
