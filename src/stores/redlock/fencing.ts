@@ -13,16 +13,16 @@ import { isOurs, type TicketRecord } from './tickets.ts'
  *
  * - If a quorum voted with the proposed fence, it is agreed. Each of these servers gave it above all its earlier fences, and gives
  *   only larger ones afterwards.
- * - Otherwise the ticket claims the largest fence on a quorum. A server accepts a claim only while the ticket has its vote, and
- *   only above all earlier claims for this key.
+ * - Otherwise the ticket claims the largest of these fences on a quorum. A server accepts a claim only while the ticket has its vote,
+ *   and only above all earlier claims for this key.
  *
  * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to the claimed
  * one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with the
  * time in µs. Its votes do not count for `maxTtl`, and it accepts no fence that is so far ahead of its time. So by then its time is
  * larger than every fence that it has accepted.
  *
- * If the clocks of some servers are further apart than that, these servers do not agree on a fence, and the ticket claims one on a
- * quorum of the others.
+ * If the clocks of some servers are further apart than that, these servers do not agree on a fence. Then the ticket claims a lower one,
+ * on a quorum of servers that all gave no more than that.
  *
  * `undefined`: a vote was lost before the claim, for instance because its server went away. The ticket should ask again.
  */
@@ -36,15 +36,20 @@ export async function claimFence(
   if (agreed !== undefined && (!isOurs(record) || Number(agreed) === proposal)) return agreed
   if (!quorum.fences && ticket.minHoldMs === 0) return NO_FENCE
   const bounds = new FenceBounds(quorum)
-  for (const vote of votes) bounds.gave(vote.server, vote.fence)
-  let fence = votes.reduce((largest, vote) => larger(largest, vote.fence), 0n)
+  for (const vote of votes) bounds.gave(vote.server, quorum.fences ? vote.fence : NO_FENCE)
+  let fence = bounds.next() ?? NO_FENCE
   // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
-  let servers: readonly RedlockServer[] = votes.map((vote) => vote.server)
+  let servers = bounds.isKnown(fence) ? votes.map((vote) => vote.server) : quorum.servers
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
     const refused = await claim(quorum, ticket, { fence, servers, bounds })
-    if (refused === undefined) return quorum.fences ? fence : NO_FENCE
+    if (refused === undefined) return fence
     const next = record.isOver ? undefined : bounds.next()
     if (next === undefined) return lost(quorum, refused, { bounds, key: ticket.key })
+    // A server that does not let the ticket in yet may do so in the next round, and its clock may be right.
+    if (bounds.isFar(fence, next) && hasGone(refused) && record.putOffClaims < MOST_PUT_OFF) {
+      record.putOffClaims += 1
+      return undefined
+    }
     // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of
     // them.
     fence = next > fence ? next + randomBelow(2 ** Math.min(2 * attempt, 20)) : next
@@ -124,9 +129,8 @@ function lost(
 ): undefined {
   const answers = tally.answers.filter((answer) => answer !== undefined)
   if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(quorum, key)
-  // A server that does not let the ticket in yet may do so in the next round, and its clock may be right.
-  if (bounds.areApart && answers.every(({ tag }) => tag !== 'gone')) {
-    throw new StoreError('store-unavailable', CLOCKS_APART, { key })
+  if (bounds.areApart && !hasGone(tally)) {
+    throw clocksApartError(quorum, tally, key)
   }
   if (answers.length < quorum.majority) throw tooFewError(quorum, tally, key)
 }
@@ -139,15 +143,31 @@ export function votesLostError(key: string): StoreError {
   )
 }
 
+/** A server that does not answer is a part of the cause: with it the others might agree. */
+function clocksApartError(
+  { servers, majority }: Quorum,
+  { answers, errors }: Tally<ClaimAnswer>,
+  key: string,
+): StoreError {
+  const [cause] = errors
+  const answered = answers.filter((answer) => answer !== undefined).length
+  const away = `Only ${answered} of the ${servers.length} servers answered, and ${majority} of them have to agree.`
+  const why = cause instanceof StoreError ? ` Of another one: ${cause.message}` : ''
+  const message = errors.length === 0 ? CLOCKS_APART : `${CLOCKS_APART} ${away}${why}`
+  return new StoreError('store-unavailable', message, { key, cause })
+}
+
+function hasGone({ answers }: Tally<ClaimAnswer>): boolean {
+  return answers.some((answer) => answer?.tag === 'gone')
+}
+
 function randomBelow(limit: number): bigint {
   return BigInt(Math.floor(Math.random() * limit))
 }
 
-function larger(one: bigint, other: bigint): bigint {
-  return one > other ? one : other
-}
-
 const MOST_CLAIMS = 12
+/** So many rounds of a ticket put off a fence that is far ahead. Then it claims that fence: the server may stay taken. */
+const MOST_PUT_OFF = 3
 
 const CLOCKS_APART =
-  'Too few of the Redis servers agree on a fence, because the clocks of some of them are `maxTtl` or more apart. `holdfast doctor` shows by how much. Set their clocks.'
+  'Too few of the Redis servers agree on a fence, because the clocks of some of them are `maxTtl` or more apart, or the last fence of one is ahead, because its clock was set back. `holdfast doctor` shows by how much the clocks differ. Set them. If they agree, wait, or replace that server by an empty one.'

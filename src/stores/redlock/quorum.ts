@@ -19,7 +19,8 @@ import type { TicketRecord, Tickets } from './tickets.ts'
  *    then the votes of that quorum stand, so no other ticket can have one. Each acquire and each renewal is a *round* of its own,
  *    with a validity of its own. (tickets.ts)
  * 3. **Fences.** Each vote has a fence. A ticket *proposes* a fence when it asks for votes. If a quorum votes with that fence, it is
- *    the fence of the lease. Otherwise the ticket *claims* the largest fence of its votes on a quorum, with a second request.
+ *    the fence of the lease. Otherwise the ticket *claims* a fence of its votes on a quorum, with a second request: the largest,
+ *    or a lower one if the clocks do not agree.
  *    (proposals.ts, fencing.ts, lua/claim.lua, lua/parts/proposal.lua)
  * 4. **Votes that are given back.** A vote outside of a quorum is in the way of other tickets. If the votes are split, all tickets but
  *    one give theirs back and wait. A ticket that is refused, lost or released gives back all its votes. A server that cannot
@@ -30,6 +31,7 @@ export interface Quorum {
   readonly servers: readonly RedlockServer[]
   /** How many servers make a quorum: more than half of them. */
   readonly majority: number
+  readonly maxTtlMs: number
   readonly fences: boolean
   readonly tickets: Tickets
   readonly proposals: Proposals

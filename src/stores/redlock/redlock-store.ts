@@ -62,6 +62,7 @@ export class RedlockStore implements Store {
     this.#quorum = {
       servers,
       majority,
+      maxTtlMs,
       fences,
       tickets: new Tickets(),
       proposals: new Proposals(),

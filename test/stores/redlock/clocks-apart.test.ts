@@ -1,11 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { redlockStore } from '../../../src/stores/redlock/index.ts'
+import type { RedisServer } from '../../servers/redis-server.ts'
 import { clockClient } from '../redis/clock-client.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age, type Masters, startMasters } from './masters.ts'
 
-const MINUTE_MS = 60_000
+const SECOND_MS = 1000
+const MINUTE_MS = 60 * SECOND_MS
 const HOUR_MS = 60 * MINUTE_MS
 
 let masters: Masters
@@ -32,14 +34,17 @@ afterEach(async () => {
 
 /** The clock of the first server is an hour ahead of the others, and `maxTtl` is five minutes. */
 async function setClocks(laterMs: number): Promise<void> {
-  for (const [index, { command }] of masters.servers.entries()) {
-    const ms = startMs + laterMs + (index === 0 ? HOUR_MS : 0)
-    await command('MSET', 'clock:s', Math.floor(ms / 1000), 'clock:us', (ms % 1000) * 1000)
-  }
+  for (const [index, server] of masters.servers.entries())
+    await setClock(server, laterMs + (index === 0 ? HOUR_MS : 0))
 }
 
-function newStore({ fences = true } = {}): Store {
-  const clients = masters.servers.map(({ url }) => clockClient(url))
+async function setClock({ command }: RedisServer, laterMs: number): Promise<void> {
+  const ms = startMs + laterMs
+  await command('MSET', 'clock:s', Math.floor(ms / 1000), 'clock:us', (ms % 1000) * 1000)
+}
+
+function newStore({ fences = true, servers = masters.servers } = {}): Store {
+  const clients = servers.map(({ url }) => clockClient(url))
   const store = redlockStore(clients, { maxTtl: '5m', fences })
   stores.push(store)
   return store
@@ -96,6 +101,51 @@ test.each([
     last = fence
     await store.release(releaseOf(mine))
   }
+})
+
+test('a server whose clock is off does not keep others from agreeing, also if one more server is away', async () => {
+  await using five = await startMasters(5)
+  // The second server is less than `maxTtl` behind the first one, and less than `maxTtl` ahead of the others.
+  const laterMs = [400, 200, 0, 0, 0].map((seconds) => seconds * SECOND_MS)
+  for (const [index, server] of five.servers.entries()) await setClock(server, laterMs[index] ?? 0)
+  const away = five.servers[4]
+  let last = 0n
+  for (let round = 0; round < 12; round += 1) {
+    if (round === 6) await away?.pause()
+    // Each second process meets the servers for the first time.
+    const [store] = round % 2 === 0 ? [newStore({ servers: five.servers })] : stores
+    const mine = ticket({ key: `k${round % 3}`, patienceMs: 0 })
+    const fence = fenceOf(await store?.acquire(mine))
+    expect(fence).toBeGreaterThan(last)
+    expect(fence).toBeLessThan(BigInt(startMs + 300 * SECOND_MS) * 1000n)
+    last = fence
+    await store?.release(releaseOf(mine))
+  }
+})
+
+test('an error about clocks that are apart says which server does not answer, too', async () => {
+  const [, , other] = masters.servers
+  await other?.pause()
+  await expect(newStore().acquire(ticket({ patienceMs: 0 }))).rejects.toMatchObject({
+    code: 'store-unavailable',
+    message: expect.stringMatching(
+      /`maxTtl` or more apart.* Only 2 of the 3 servers answered.*Redis server 3 of the list does not answer/,
+    ),
+  })
+})
+
+test.each([
+  ['a writer', 1],
+  ['a reader', UNLIMITED],
+])('the first claim of %s is for the servers whose clocks agree', async (_, limit) => {
+  const [, right] = masters.servers
+  const store = newStore()
+  await masters.meet(store)
+  await right?.command('CONFIG', 'RESETSTAT')
+  const mine = ticket({ limit, patienceMs: 0 })
+  fenceOf(await store.acquire(mine))
+  // The vote, and the claim if the proposed fence was not agreed.
+  expect((await right?.commandStats())?.['eval']).toBeLessThanOrEqual(2)
 })
 
 test('without fences the clocks do not matter, also for a minimum hold', async () => {
