@@ -4,6 +4,7 @@ import { StoreError } from '../../errors.ts'
 import type { Tally } from './poll.ts'
 import type { Proposals } from './proposals.ts'
 import type { RedlockServer } from './redlock-server.ts'
+import { has, withServer } from './server-set.ts'
 import type { TicketRecord, Tickets } from './tickets.ts'
 
 /**
@@ -79,17 +80,20 @@ export function withdraw(server: RedlockServer, ticket: Ticket): void {
   )
 }
 
-/** Tells a server the fence that a quorum has agreed on, so that every quorum knows it. */
+/** Tells a server the fence that a quorum has agreed on, so that every quorum knows it. Once, if its time is too far behind. */
 export function propagateFence(server: RedlockServer, ticket: Ticket, record: TicketRecord): void {
   const { fence } = record
-  if (record.isOver || fence === undefined || fence === NO_FENCE) return
-  server.ask(() => server.claim(ticket, { fence, mode: 'propagate' }), SILENT)
+  if (record.isOver || fence === undefined || fence === NO_FENCE || has(record.farBehind, server)) return
+  server.ask(() => server.claim(ticket, { fence, mode: 'propagate' }), {
+    answered: ({ tag }) => {
+      if (tag === 'too-far') record.farBehind = withServer(record.farBehind, server)
+    },
+    failed: () => {},
+  })
 }
 
 /** The fence of every lease with the option `fences: false`. Lower than every real fence. */
 export const NO_FENCE = 0n
-
-const SILENT = { answered: (): void => {}, failed: (): void => {} }
 
 /** Too few servers answered. If so many refused that no quorum is left, asking again is in vain. Everything else may pass. */
 export function tooFewError(quorum: Quorum, { errors }: Tally<unknown>, key?: string): StoreError {

@@ -19,6 +19,8 @@ export interface TicketRecord {
   acquireSentTo: ServerSet
   /** The servers that gave no answer. The acquire may still arrive there. */
   unansweredBy: ServerSet
+  /** The servers that refused the fence, because it is too far ahead of their time. */
+  farBehind: ServerSet
   /** The last round that may change what the ticket is; see `inTurn` in quorum.ts. */
   lastRound: Promise<unknown> | undefined
   /** A renewal came during that round and got no answer. The ticket is woken after the round. */
@@ -108,6 +110,7 @@ const NEW_RECORD: Readonly<TicketRecord> = {
   isOver: false,
   acquireSentTo: NO_SERVERS,
   unansweredBy: NO_SERVERS,
+  farBehind: NO_SERVERS,
   lastRound: undefined,
   hasMissedRenewal: false,
   waitsForAll: false,

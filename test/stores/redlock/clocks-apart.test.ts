@@ -1,7 +1,9 @@
+import { setTimeout as paused } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type Store, UNLIMITED } from '../../../src/contract/store.ts'
 import { redlockStore } from '../../../src/stores/redlock/index.ts'
 import type { RedisServer } from '../../servers/redis-server.ts'
+import { until } from '../../servers/until.ts'
 import { clockClient } from '../redis/clock-client.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
 import { age, type Masters, startMasters } from './masters.ts'
@@ -146,6 +148,32 @@ test.each([
   fenceOf(await store.acquire(mine))
   // The vote, and the claim if the proposed fence was not agreed.
   expect((await right?.commandStats())?.['eval']).toBeLessThanOrEqual(2)
+})
+
+test('a fence that is too far ahead of a server is told to it once, and not with each renewal', async () => {
+  // The first server answers first, so its answers count.
+  const [behind, ...others] = masters.servers
+  if (behind === undefined) throw new Error('Expected a server')
+  for (const server of others) await setClock(server, 2 * HOUR_MS)
+  const store = newStore()
+  await masters.meet(store)
+  const mine = ticket({ patienceMs: 0 })
+  fenceOf(await store.acquire(mine))
+  await behind.command('CONFIG', 'RESETSTAT')
+  let renewals = 0
+  const renew = async (): Promise<void> => {
+    await store.renew([mine])
+    renewals += 1
+  }
+  const evals = async (): Promise<number> => (await behind.commandStats())['eval'] ?? 0
+  await until('it is told', async () => {
+    await renew()
+    return (await evals()) > renewals
+  })
+  for (let round = 0; round < 20; round += 1) await renew()
+  await until('all renewals have come', async () => (await evals()) > renewals)
+  await paused(100)
+  expect(await evals()).toBe(renewals + 1)
 })
 
 test('without fences the clocks do not matter, also for a minimum hold', async () => {
