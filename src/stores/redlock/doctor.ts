@@ -117,7 +117,7 @@ function vote(remembersMs: number, { maxTtlMs }: RedlockSettings): Finding {
   return {
     check,
     verdict: 'warning',
-    text: `It has started, or lost its data, ${milliseconds(remembersMs)} ago, and may have forgotten a holder. Its vote counts in ${milliseconds(leftMs)}, with a \`maxTtl\` of ${milliseconds(maxTtlMs)}.`,
+    text: `It has started, lost its data, had its clock set back, or was promoted from a replica, ${milliseconds(remembersMs)} ago, and may have forgotten a holder. Its vote counts in ${milliseconds(leftMs)}, with a \`maxTtl\` of ${milliseconds(maxTtlMs)}.`,
   }
 }
 

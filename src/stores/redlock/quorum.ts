@@ -122,7 +122,7 @@ export function forgetfulError(quorum: Quorum, key: string): StoreError {
   // Some of them are forgetful, and the key is taken on others. Or one was flushed between its vote and the claim.
   if (leftMs <= 0) return new StoreError('store-unavailable', SOME_FORGETFUL, { key })
   const forgetful = servers.filter(({ identity, votesCount }) => identity !== undefined && !votesCount).length
-  const message = `The votes of ${forgetful} of the ${servers.length} Redis servers do not count yet, and ${majority} have to. These servers are new, have lost their data, or had their clocks set back, so they may have forgotten a holder. Their votes count in ${milliseconds(leftMs)}, when \`maxTtl\` is over. ${ADVICE}`
+  const message = `The votes of ${forgetful} of the ${servers.length} Redis servers do not count yet, and ${majority} have to. These servers are new, have lost their data, had their clocks set back, or are promoted replicas, so they may have forgotten a holder. Their votes count in ${milliseconds(leftMs)}, when \`maxTtl\` is over. ${ADVICE}`
   quorum.warn(message)
   return new StoreError('store-unavailable', message, {
     key,
@@ -131,7 +131,7 @@ export function forgetfulError(quorum: Quorum, key: string): StoreError {
 }
 
 const SOME_FORGETFUL =
-  'Some of the Redis servers are new, have lost their data, or had their clocks set back, less than `maxTtl` ago. Their votes are needed for this key, and do not count yet. Try again.'
+  'Some of the Redis servers are new, have lost their data, had their clocks set back, or were promoted from replicas, less than `maxTtl` ago. Their votes are needed for this key, and do not count yet. Try again.'
 
 const ADVICE =
   'To spare new servers this wait, call initRedlock() of holdfast/redlock, or `holdfast init`, before any other process uses them.'
