@@ -2,6 +2,9 @@
  * The fences of several Redis masters (rule 3 in src/stores/redlock/quorum.ts): a ticket claims the largest fence of its votes on a
  * quorum. docs/model.md maps every step to the code.
  *
+ * The model has no server that refuses a fence as too far ahead of its time, and no ticket that claims a lower fence than the largest of
+ * its votes. Both come from clocks that do not agree.
+ *
  * No time passes here. A vote may end at any moment, and a server may lose everything: fences have to rise however wrong the times
  * are. A server that lost its data goes on from its clock, which shows more than every fence before. The search is bounded: fences go
  * up to MOST.
