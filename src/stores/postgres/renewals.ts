@@ -20,7 +20,7 @@ export interface PostgresRenewalHost {
   readonly isDamage: (error: unknown) => boolean
   /** Whether an error says that a call was ended by its time limit. */
   readonly isOverdue: (error: unknown) => boolean
-  /** Which of these keys have a room that another call has locked at this moment. `keys`: an array in SQL. */
+  /** Which of these keys have a room that one session has kept locked for a while. `keys`: an array in SQL. */
   readonly takenOf: (keys: string) => Promise<ReadonlySet<string>>
 }
 
@@ -37,6 +37,10 @@ export class PostgresRenewals {
   /** When the newest of them began, by `performance.now()`. */
   #calledAt = 0
   readonly #joins = new UnansweredJoins<readonly RenewAnswer[]>(LATE_MS)
+  /** When the calls about single tickets that are under way began, the oldest first. */
+  readonly #sent = new Map<readonly Ticket[], number>()
+  /** The last of these calls that failed because a room stayed locked. */
+  #overdue: { at: number; readonly error?: unknown } = { at: Number.NEGATIVE_INFINITY }
 
   constructor(host: PostgresRenewalHost) {
     this.#host = host
@@ -51,6 +55,13 @@ export class PostgresRenewals {
     const renewal: PostgresRenewal = { tickets, answers: new Array(tickets.length) }
     if (plan === undefined) await this.#askEach(renewal, [...tickets.keys()])
     else await this.#askAsPlanned(renewal, plan)
+    // Of some of the tickets the caller knows enough, and asks about the others again: then these get the error.
+    if (
+      this.#isDelayed() &&
+      this.#overdue.error !== undefined &&
+      renewal.answers.every((one) => one === undefined)
+    )
+      throw this.#overdue.error
     return renewal.answers
   }
 
@@ -108,27 +119,50 @@ export class PostgresRenewals {
   }
 
   /**
-   * A call locks the rooms of all its tickets. If another session keeps one of them locked for longer than a call may take, the call fails
-   * every time, and all of these leases would be lost. So then only the tickets of the locked rooms stay without an answer.
+   * A call locks the rooms of all its tickets, in a fixed order. If another session keeps one of them locked, the call waits, keeps the
+   * rooms that come before, and fails in the end. So then the tickets of such rooms stay without an answer, and the others are renewed.
    */
   async #askBesideTaken(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
+    const free = this.#isDelayed() ? await this.#besideTaken(renewal, places) : places
     try {
-      await this.#askPart(renewal, places)
+      await this.#askPart(renewal, free)
     } catch (error) {
       if (!this.#host.isOverdue(error)) throw error
-      const ticketAt = (place: number): Ticket => renewal.tickets[place] as Ticket
-      const [keys = '{}'] = arraysOf(places.map(ticketAt), ['key'])
-      const taken = await this.#host.takenOf(keys)
-      const others = places.filter((place) => !taken.has(ticketAt(place).key))
-      if (others.length === 0 || others.length === places.length) throw error
+      this.#overdue = { at: performance.now(), error }
+      const others = await this.#besideTaken(renewal, free)
+      if (others.length === free.length) throw error
       await this.#askPart(renewal, others)
     }
   }
 
+  /** Whether an earlier call is late, or failed a moment ago. Then the next one would wait for the same room. */
+  #isDelayed(): boolean {
+    const now = performance.now()
+    const [oldest = now] = this.#sent.values()
+    const { at } = this.#overdue
+    return now - oldest > LATE_MS || now - at < OVERDUE_MS
+  }
+
+  async #besideTaken({ tickets }: PostgresRenewal, places: readonly number[]): Promise<readonly number[]> {
+    const keyAt = (place: number): string => (tickets[place] as Ticket).key
+    const [keys = '{}'] = arraysOf(
+      places.map((place) => tickets[place] as Ticket),
+      ['key'],
+    )
+    const taken = await this.#host.takenOf(keys)
+    // The room may stay locked for longer than this process remembers the call that failed.
+    if (taken.size > 0 && this.#overdue.error !== undefined) this.#overdue.at = performance.now()
+    return places.filter((place) => !taken.has(keyAt(place)))
+  }
+
   async #askPart({ tickets, answers }: PostgresRenewal, places: readonly number[]): Promise<void> {
+    if (places.length === 0) return
     const asked = places.map((place) => tickets[place] as Ticket)
     const terms = arraysOf(asked, ['key', 'id', 'ttlMs', 'acceptMs', 'patienceMs', 'minHoldMs'])
-    const lines = await this.#host.ask(this.#host.statements.renew, terms, places.length)
+    this.#sent.set(asked, performance.now())
+    const lines = await this.#host.ask(this.#host.statements.renew, terms, places.length).finally(() => {
+      this.#sent.delete(asked)
+    })
     for (const [index, place] of places.entries())
       answers[place] = this.#read(tickets[place] as Ticket, lines[index])
   }
@@ -298,6 +332,8 @@ const MOST_IN_GROUP = 250
 const MOST_GROUPS = 100
 /** A call about groups usually takes a few milliseconds. The engine asks again after two seconds without an answer. */
 const LATE_MS = 1000
+/** For so long after a call that failed the next ones first ask which rooms are locked. */
+const OVERDUE_MS = 10_000
 /** Of two connections, which are the default. */
 const MOST_CALLS = 2
 /** A batch of at least so many tickets is part of a round of the renewal loop. The loop begins with batches of 64. */

@@ -15,7 +15,7 @@ export interface PostgresStatements {
   /** Shows one room, without a look at any other. */
   readonly peek: string
   readonly sweep: string
-  /** Which of some keys have a room that is locked at this moment. */
+  /** Which of some keys have a room that one session has kept locked for a while. */
   readonly taken: string
 }
 

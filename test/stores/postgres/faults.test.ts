@@ -308,6 +308,35 @@ test('a room that somebody keeps locked costs no lease of another key', async ()
   await store.close()
 })
 
+test('while somebody keeps a room locked, two processes lose their leases of this room and no others', async () => {
+  const rows = await server.sql<{ key: string; place: string }>(
+    `select key, case when lock = 512 then 'in' when lock < 512 then 'below' else 'above' end as place
+     from (select 'room' || number as key, hashtext('room' || number) & 1023 as lock from generate_series(1, 5000) as number) as rooms`,
+  )
+  const keysIn = (place: string, count: number) =>
+    rows.flatMap((row) => (row.place === place ? [row.key] : [])).slice(0, count)
+  const [first, second] = keysIn('in', 2) as [string, string]
+  const others = [...keysIn('below', 50), ...keysIn('above', 50)]
+  const processes = [first, second].map((inRoom, index) => {
+    const locks = createLocks(postgresStore(new pg.Pool(urlOf())))
+    onTestFinished(() => locks.close())
+    return { locks, keys: [...others.filter((_, at) => at % 2 === index), inRoom] }
+  })
+  const leases = await Promise.all(
+    processes.flatMap(({ locks, keys }) => keys.map((key) => locks.acquire(key, { ttl: '15s' }))),
+  )
+  const blocker = new pg.Client(urlOf())
+  await blocker.connect()
+  await blocker.query('select pg_advisory_lock(1212236372, 512)')
+  await blocker.query('select pg_sleep(25)')
+  await blocker.end()
+  const lost = leases.filter(({ signal }) => signal.aborted)
+  expect(lost.map(({ key }) => key).sort()).toEqual([first, second].sort())
+  for (const { signal } of lost) {
+    expect(signal.reason.cause).toMatchObject({ code: 'store-unavailable', cause: { code: '57014' } })
+  }
+}, 60_000)
+
 test('a head of the queue that is gone costs its acceptance term, and not its patience or the ttl', async () => {
   const key = crypto.randomUUID()
   const [alive, dying] = [new pg.Pool(urlOf()), new pg.Pool(urlOf())].map((pool) => postgresStore(pool))

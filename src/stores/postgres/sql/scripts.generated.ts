@@ -904,10 +904,29 @@ begin
   return case when v_skipped or v_found = p_count then 1 else 0 end;
 end $body$;
 `,
-  taken: `-- Which of these keys have a room that another call has locked at this moment. The locks that this takes end with the statement.
+  taken: `-- Which of these keys have a room that one session has kept locked for a while. A call that waits for a further lock is not the cause: it
+-- ends, or goes on, once the session that it waits for does. A session without a transaction has the lock for itself.
 -- $1 the keys
 select key from pg_catalog.unnest($1::text::text[]) as key
-where not pg_catalog.pg_try_advisory_xact_lock_shared(1212236372, pg_catalog.hashtext(key) operator(pg_catalog.&) 1023)
+where (pg_catalog.hashtext(key) operator(pg_catalog.&) 1023)::bigint operator(pg_catalog.=) any (array(
+  select held.objid::bigint from pg_catalog.pg_locks as held
+  where held.locktype operator(pg_catalog.=) 'advisory' and held.granted
+    and held.classid::bigint operator(pg_catalog.=) 1212236372 and held.objsubid operator(pg_catalog.=) 2
+    and held.database operator(pg_catalog.=) (
+      select oid from pg_catalog.pg_database where datname operator(pg_catalog.=) pg_catalog.current_database()
+    )
+    and not exists (
+      select from pg_catalog.pg_locks as wanted
+      where wanted.pid operator(pg_catalog.=) held.pid and not wanted.granted
+        and wanted.locktype operator(pg_catalog.=) 'advisory' and wanted.objsubid operator(pg_catalog.=) 2
+        and wanted.classid::bigint operator(pg_catalog.=) 1212236372
+    )
+    and not exists (
+      select from pg_catalog.pg_stat_activity as session
+      where session.pid operator(pg_catalog.=) held.pid
+        and session.xact_start operator(pg_catalog.>) (pg_catalog.clock_timestamp() operator(pg_catalog.-) '1.5 s'::interval)
+    )
+))
 `,
   waitGroups: `-- Groups of waiters of one process for one key, each remembered by one row; see schema.sql. A thousand waiters that are rows of their
 -- own take the server a hundredth of a processor, and ten thousand take most of it.
