@@ -45,7 +45,7 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
       signal.throwIfAborted()
       // The package itself resolves the connection string. Otherwise the string would win over the settings below.
       const parameters = parametersOf(new Client({ ...given, stream: new Socket() }))
-      const { connectionString: _, stream: own, ...rest } = withoutLimits(given) as GivenOptions
+      const { connectionString: _, stream: own, ...rest } = given as GivenOptions
       // Kept here, so that it can be unref'd and destroyed.
       let stream: PgStream = typeof own === 'object' && own !== null ? own : new Socket()
       const makeOwn = (config: object): PgStream => {
@@ -63,6 +63,8 @@ function driverOf(Client: OwnClientClass, given: object): PostgresDriver {
         pipeline: false,
         stream: typeof own === 'function' ? makeOwn : stream,
       })
+      // What the options leave open has come from `pg.defaults`.
+      for (const name of LIMITS) Object.assign(client.connectionParameters, { [name]: undefined })
       const session = new PgSession(client, stream)
       let giveUp = (): void => {}
       // After `end()` the package's `connect()` never settles.
@@ -96,23 +98,14 @@ type PgStream = Duplex & Partial<Pick<Socket, 'ref' | 'unref'>>
 function parametersOf(client: OwnClient): object {
   const { connectionParameters } = client
   const { password } = connectionParameters as { readonly password?: unknown }
-  return { ...withoutLimits(connectionParameters), password }
+  return { ...connectionParameters, password }
 }
 
 /**
- * Without the time limits of the application's own statements. The package would send them as parameters, which the server
- * prefers to `options`. `query_timeout` is a timer of the package.
+ * The time limits of the application's own statements. The package would send them as parameters, which the server prefers to
+ * `options`. `query_timeout` is a timer of the package.
  */
-function withoutLimits(options: object): object {
-  const {
-    statement_timeout: _statement,
-    lock_timeout: _lock,
-    idle_in_transaction_session_timeout: _idle,
-    query_timeout: _query,
-    ...rest
-  } = options as Readonly<Record<string, unknown>>
-  return rest
-}
+const LIMITS = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout', 'query_timeout']
 
 const AS_TEXT = { getTypeParser: () => (value: unknown) => value }
 

@@ -2,7 +2,7 @@ import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, Socket } from 'node:net'
 import pg from 'pg'
 import postgres from 'postgres'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../src/postgres/connections.ts'
 import { type PgBouncer, startPgBouncer } from '../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
@@ -62,6 +62,14 @@ const limited: Readonly<Record<string, (url: string) => PostgresPool & { end(): 
     const limits = { statement_timeout: 50, lock_timeout: 50, idle_in_transaction_session_timeout: 50 }
     return new pg.Pool({ connectionString: url, query_timeout: 50, ...limits })
   },
+  '`pg.defaults`': (url) => {
+    const limits = { statement_timeout: 50, lock_timeout: 50, idle_in_transaction_session_timeout: 50 }
+    const { defaults } = pg as unknown as { readonly defaults: Record<string, unknown> }
+    const before = { ...defaults }
+    onTestFinished(() => void Object.assign(defaults, before))
+    Object.assign(defaults, limits, { query_timeout: 50 })
+    return new pg.Pool({ connectionString: url })
+  },
   'a postgres.js sql': (url) => {
     const limits = { statement_timeout: 50, lock_timeout: 50, idle_in_transaction_session_timeout: 50 }
     const connection = { ...limits, default_transaction_isolation: 'serializable', search_path: 'public' }
@@ -69,34 +77,31 @@ const limited: Readonly<Record<string, (url: string) => PostgresPool & { end(): 
   },
 }
 
-test.each(Object.entries(limited))(
-  'settings in the options of %s do not reach our sessions',
-  async (_, clientOf) => {
-    const client = clientOf(server.url)
-    const connections = connectionsOf(client, {
-      max: 1,
-      applicationName: 'holdfast test',
-      statementLimitMs: 5000,
-    })
-    const names = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout']
-    const asked = [...names, 'default_transaction_isolation', 'search_path']
-      .map((name) => `current_setting('${name}') as ${name}`)
-      .join(', ')
-    // This one sends statements as they are, without a transaction that sets our settings.
-    const own = await connections.reserve()
-    const [row] = await own.query(`select ${asked}, pg_sleep(0.3)::text as slept`)
-    expect(row).toEqual({
-      statement_timeout: '5s',
-      lock_timeout: '0',
-      idle_in_transaction_session_timeout: '2500ms',
-      default_transaction_isolation: 'read committed',
-      search_path: 'pg_catalog',
-      slept: '',
-    })
-    await connections.close()
-    await client.end()
-  },
-)
+test.each(Object.entries(limited))('settings of %s do not reach our sessions', async (_, clientOf) => {
+  const client = clientOf(server.url)
+  const connections = connectionsOf(client, {
+    max: 1,
+    applicationName: 'holdfast test',
+    statementLimitMs: 5000,
+  })
+  const names = ['statement_timeout', 'lock_timeout', 'idle_in_transaction_session_timeout']
+  const asked = [...names, 'default_transaction_isolation', 'search_path']
+    .map((name) => `current_setting('${name}') as ${name}`)
+    .join(', ')
+  // This one sends statements as they are, without a transaction that sets our settings.
+  const own = await connections.reserve()
+  const [row] = await own.query(`select ${asked}, pg_sleep(0.3)::text as slept`)
+  expect(row).toEqual({
+    statement_timeout: '5s',
+    lock_timeout: '0',
+    idle_in_transaction_session_timeout: '2500ms',
+    default_transaction_isolation: 'read committed',
+    search_path: 'pg_catalog',
+    slept: '',
+  })
+  await connections.close()
+  await client.end()
+})
 
 describe.each(Object.entries(clients))('connections made from %s', (_name, clientOf) => {
   async function using<T>(
