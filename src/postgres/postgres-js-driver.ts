@@ -200,13 +200,17 @@ class PostgresJsSession implements DriverSession {
   readonly #sql: OwnSql
   readonly #socket: SessionSocket
   readonly #unanswered = new Set<(error: Error) => void>()
+  #isClosed = false
 
   constructor(sql: OwnSql, socket: SessionSocket) {
     this.#sql = sql
     this.#socket = socket
     this.closed = socket.closed
     // The package rejects first, with a better reason. It forgets a statement that it was given just as the connection ended.
-    void socket.closed.then(() => setImmediate(() => this.#rejectUnanswered()))
+    void socket.closed.then(() => {
+      this.#isClosed = true
+      setImmediate(() => this.#rejectUnanswered())
+    })
   }
 
   async start(): Promise<void> {
@@ -228,6 +232,7 @@ class PostgresJsSession implements DriverSession {
   #answered(answer: PromiseLike<unknown>): Promise<unknown> {
     return new Promise((resolve, reject) => {
       this.#unanswered.add(reject)
+      if (this.#isClosed) setImmediate(() => this.#rejectUnanswered())
       answer.then(
         (result) => {
           this.#unanswered.delete(reject)
