@@ -29,7 +29,6 @@ interface Sql {
     /** A `sql` that is not supported may lack it. */
     readonly transform?: Readonly<Record<'column' | 'value' | 'row', { readonly from?: unknown } | undefined>>
   }
-  begin<T>(options: string, work: (transaction: SqlClient) => Promise<T>): Promise<T>
 }
 
 /**
@@ -76,7 +75,13 @@ class SharedConnections implements PostgresConnections {
   constructor(client: PostgresPool, own: PostgresConnections, maker = 'postgresStore()') {
     this.#client = client
     this.#maker = maker
-    this.#executor = executorOf(client as unknown as SqlClient)
+    this.#executor =
+      'begin' in client
+        ? executorOf(client as unknown as SqlClient)
+        : {
+            query: (text, parameters) =>
+              this.#onClient((executor, isBroken) => executor.query(text, parameters).catch(isBroken)),
+          }
     this.#own = own
   }
 
@@ -93,15 +98,29 @@ class SharedConnections implements PostgresConnections {
 
   async transaction<T>(work: (transaction: SqlExecutor) => Promise<T>): Promise<T> {
     this.#assertOpen()
-    if ('begin' in this.#client) {
-      const sql = this.#client as unknown as Sql
-      return sql.begin(ISOLATION, async (transaction) => {
-        const executor = executorOf(transaction)
-        // The package sends both without waiting for the first answer.
-        const [, result] = await Promise.all([executor.query(IDLE_LIMIT), work(executor)])
+    // If a connection ends inside `sql.begin`, the package throws an error that nobody can catch, and the process ends.
+    if ('begin' in this.#client) return this.#own.transaction(work)
+    return this.#onClient(async (executor, isBroken) => {
+      // The answer may only be late, as after a `query_timeout`. Then the connection is in a transaction that nobody ends.
+      await executor.query(`begin ${ISOLATION}; ${IDLE_LIMIT}`).catch(isBroken)
+      try {
+        const result = await work(executor)
+        await executor.query('commit')
         return result
-      })
-    }
+      } catch (error) {
+        await executor
+          .query('rollback')
+          .catch(isBroken)
+          .catch(() => {})
+        throw error
+      }
+    })
+  }
+
+  /** Does something with a connection of a pg.Pool. `isBroken` throws its error, and keeps the connection from the next user. */
+  async #onClient<T>(
+    work: (executor: SqlExecutor, isBroken: (error: Error) => never) => Promise<T>,
+  ): Promise<T> {
     const client = await (this.#client as unknown as Pool).connect()
     let failure: Error | undefined
     // A pool listens to the errors of idle clients only. An error without a listener would end the process.
@@ -110,22 +129,12 @@ class SharedConnections implements PostgresConnections {
     }
     client.on('error', onLoss)
     try {
-      const executor = executorOf(client)
-      await executor.query(`begin ${ISOLATION}; ${IDLE_LIMIT}`).catch((error: Error) => {
-        // The answer may only be late, as after a `query_timeout`. Then the connection is in a transaction that nobody ends.
+      // Nobody would give back what a call takes that has waited for this connection until after `close()`.
+      this.#assertOpen()
+      return await work(executorOf(client), (error) => {
         failure = error
         throw error
       })
-      try {
-        const result = await work(executor)
-        await executor.query('commit')
-        return result
-      } catch (error) {
-        await executor.query('rollback').catch((broken: Error) => {
-          failure = broken
-        })
-        throw error
-      }
     } finally {
       client.off('error', onLoss)
       client.release(failure)

@@ -94,3 +94,46 @@ test('a connection of a pg.Pool whose `begin` is answered late does not return t
   expect(await server.sql(`select to_regclass('public.kept')::text as made`)).toEqual([{ made: 'kept' }])
   await pool.end()
 })
+
+test('a call that waits for a connection of a pg.Pool when the store closes does nothing', async () => {
+  const pool = new pg.Pool({ connectionString: server.url, max: 1 })
+  const connections = sharing(pool)
+  await server.sql('create table public.done (text text)')
+  const taken = await pool.connect()
+  const calls = [
+    connections.query(`insert into public.done values ('query')`),
+    connections.transaction((transaction) => transaction.query(`insert into public.done values ('work')`)),
+  ]
+  const refused = Promise.all(
+    calls.map((call) => expect(call).rejects.toMatchObject({ code: 'store-refused' })),
+  )
+  await connections.close()
+  taken.release()
+  await refused
+  expect(await server.sql('select * from public.done')).toEqual([])
+  await pool.end()
+})
+
+test('a transaction on a postgres.js sql whose backend is terminated rejects, and ends nothing else', async () => {
+  const uncaught: unknown[] = []
+  const onUncaught = (error: unknown) => void uncaught.push(error)
+  for (const event of ['uncaughtException', 'unhandledRejection']) process.on(event, onUncaught)
+  onTestFinished(() => {
+    for (const event of ['uncaughtException', 'unhandledRejection']) process.off(event, onUncaught)
+  })
+  const sql = postgres(server.url, { max: 1 })
+  const connections = sharing(sql)
+  const asked = connections.transaction((transaction) => transaction.query('select pg_sleep(30) as doomed'))
+  const ended = expect(asked).rejects.toThrow()
+  await until('it is terminated', async () => {
+    const rows = await server.sql(
+      `select pg_terminate_backend(pid) from pg_stat_activity where state = 'active' and query like '%as doomed' and pid <> pg_backend_pid()`,
+    )
+    return rows.length > 0
+  })
+  await ended
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  expect(uncaught).toEqual([])
+  expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+  await sql.end()
+})
