@@ -103,6 +103,8 @@ export class PostgresConnection {
   isLost = false
   isPooled = false
   backendPid = 0
+  /** When its server started. Another server may have a backend of the same id, or none. */
+  serverStart = ''
   /** Called when an answer is owed for a while: the statement takes long, or the connection is dead. */
   onSuspicion: (() => void) | undefined
   /** How many statements have been answered, or have failed. */
@@ -135,6 +137,7 @@ export class PostgresConnection {
     const [row] = await this.ask(question(own), [])
     if (!tookSettings) await this.ask('commit', [])
     this.backendPid = Number(row?.['pid'])
+    this.serverStart = String(row?.['start'])
     this.isPooled = this.backendPid !== this.session.announcedPid
     this.#hasOwnDefaults = Number(row?.['ours']) === own.length
     const limitMs = Number(row?.['limit'])
@@ -254,7 +257,7 @@ const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']
 /** Asks for the backend's process id, and how many of the settings its sessions have from the start. */
 function question(settings: readonly (readonly [string, string])[]): string {
   const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
-  return `select pg_backend_pid()::text as pid,
+  return `select pg_backend_pid()::text as pid, extract(epoch from pg_catalog.pg_postmaster_start_time())::text as start,
     (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours,
     (select reset_val from pg_catalog.pg_settings where name = 'statement_timeout') as limit`
 }

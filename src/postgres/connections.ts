@@ -324,6 +324,8 @@ class Connections implements PostgresConnections {
     const second = await this.#openConnection(this.#start.limitMs)
     try {
       for (const [suspect, answers] of this.#suspects) {
+        // The address may lead to several servers.
+        if (second.serverStart !== suspect.serverStart) continue
         const [row] = await second.ask(STATE, [String(suspect.backendPid)])
         // Without a row the backend is gone.
         const isAtWork = row !== undefined && !String(row['state']).startsWith('idle')

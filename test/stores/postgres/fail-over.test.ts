@@ -3,6 +3,7 @@ import { type AddressInfo, connect, createServer } from 'node:net'
 import pg from 'pg'
 import { expect, test } from 'vitest'
 import { createLocks } from '../../../src/index.ts'
+import { connectionsOf } from '../../../src/postgres/connections.ts'
 import { migrate, postgresStore } from '../../../src/stores/postgres/index.ts'
 import { startPostgres } from '../../servers/postgres-server.ts'
 import { until } from '../../servers/until.ts'
@@ -69,6 +70,23 @@ test('a connection that led to a read-only server gives way to one that leads to
   }
 })
 
+test('a statement that takes long goes on if the address leads to another server meanwhile', async () => {
+  await using primary = await startPostgres()
+  await using standby = await startPostgres({ standbyOf: primary })
+  await using address = await startAddress(primary.port)
+  for (const newClient of Object.values(clients)) {
+    address.leadTo(primary.port)
+    const client = newClient(primary.url.replace(`:${primary.port}/`, `:${address.port}/`))
+    const connections = connectionsOf(client, { max: 1, applicationName: 'holdfast test', isPrompt: true })
+    await connections.query('select 1')
+    address.leadTo(standby.port)
+    const opened = address.opened()
+    expect(await connections.query("select 'slept' as what from pg_sleep(2)")).toEqual([{ what: 'slept' }])
+    expect(address.opened()).toBe(opened + 1)
+    await connections.close()
+  }
+})
+
 test.each(Object.entries(clients))(
   'on %s, a schema that was lost with the primary, or dropped, is made again by the next call',
   async (_, newClient) => {
@@ -94,7 +112,9 @@ test.each(Object.entries(clients))(
 /** An address that leads to one server, and later to another one. */
 async function startAddress(firstPort: number) {
   let port = firstPort
+  let opened = 0
   const server = createServer((client) => {
+    opened += 1
     const upstream = connect(port, '127.0.0.1')
     for (const [from, to] of [
       [client, upstream],
@@ -109,6 +129,8 @@ async function startAddress(firstPort: number) {
   await once(server, 'listening')
   return {
     port: (server.address() as AddressInfo).port,
+    /** How many connections it has taken. */
+    opened: () => opened,
     leadTo(nextPort: number) {
       port = nextPort
     },
