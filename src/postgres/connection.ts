@@ -109,6 +109,7 @@ export class PostgresConnection {
   onSuspicion: (() => void) | undefined
   /** How many statements have been answered, or have failed. */
   answers = 0
+  readonly #openedAt = performance.now()
   readonly #limitMs: number
   readonly #settings: Readonly<Record<string, string>>
   readonly #prepared = new Set<string>()
@@ -206,7 +207,7 @@ export class PostgresConnection {
       // The server announces that it ends the session, before we see the end. Until then no other call may use it.
       if (state.startsWith('57P')) this.giveUp()
       // In a fail-over the address may still have led to the old primary. A new connection finds the new one, once the address does.
-      if (state === READ_ONLY) this.giveUp()
+      if (state === READ_ONLY && performance.now() - this.#openedAt > READ_ONLY_PAUSE_MS) this.giveUp()
       // After a migration, or behind a pooler, a prepared statement is not the one that we prepared.
       if (prepared && STALE_STATEMENT.has(state)) this.giveUp()
       throw error
@@ -252,6 +253,8 @@ export class PostgresConnection {
 }
 
 const READ_ONLY = '25006'
+/** If the address leads to a read-only server for long, each call that writes would open a connection. */
+const READ_ONLY_PAUSE_MS = 1000
 const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05'])
 
 /** Asks for the backend's process id, and how many of the settings its sessions have from the start. */
