@@ -40,6 +40,9 @@ function enterOnce(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
 async function enter(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
   const write = () => writeKey(session, ticket)
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    // The key that is being deleted would be found, and taken for one that the ticket still has.
+    const state = session.tickets.get(ticket.id)?.state
+    if (state?.tag === 'ending') await state.done
     const { coming } = await (ticket.patienceMs === 0 ? write() : session.serial.run(ticket.key, write))
     const answer = await coming
     if (answer !== undefined) return answer

@@ -11,12 +11,14 @@ import {
 } from 'vitest'
 import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
 import { acquire } from '../../../src/stores/etcd/acquire.ts'
+import { answerFound } from '../../../src/stores/etcd/answer.ts'
 import { evict } from '../../../src/stores/etcd/evict.ts'
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
-import { WATCH } from '../../../src/stores/etcd/grpc/messages.ts'
+import { type KeyValue, WATCH } from '../../../src/stores/etcd/grpc/messages.ts'
 import { etcdStore } from '../../../src/stores/etcd/index.ts'
 import { release } from '../../../src/stores/etcd/release.ts'
 import { renew } from '../../../src/stores/etcd/renew.ts'
+import type { OwnTicket } from '../../../src/stores/etcd/session/own-ticket.ts'
 import { Session } from '../../../src/stores/etcd/session/session.ts'
 import { base64, type EtcdServer, startEtcd } from '../../servers/etcd-server.ts'
 import { until } from '../../servers/until.ts'
@@ -112,22 +114,78 @@ test('a deletion that takes long delays no renewal of other tickets, and lets th
   const fence = fenceOf(await acquire(session, other))
   fenceOf(await acquire(session, over))
   expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
+  const slow = slowDeletion(session)
+  await until('its time is over', () => session.tickets.get(over.id)?.state.tag === 'ending')
+  const answers = await Promise.race([renew(session, [other, next, over]), passed(5000)])
+  expect(answers).toMatchObject([{ tag: 'held', fence }, { tag: 'queued' }, { tag: 'gone' }])
+  slow.goOn()
+  await until('the next one is woken', () => woken.includes(next.id))
+  expect(fenceOf((await renew(session, [next]))[0])).toBeGreaterThan(fence)
+})
+
+test('a ticket that asks again while its key is slowly deleted comes anew, and nobody deletes its new key', async () => {
+  const session = newSession()
+  const key = 'again while deleted'
+  const over = ticket({ key, ttlMs: 2000, minHoldMs: 1900 })
+  const next = ticket({ key })
+  const fence = fenceOf(await acquire(session, over))
+  expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
+  failToRebind(session)
+  const slow = slowDeletion(session)
+  await until('its time is over', () => session.tickets.get(over.id)?.state.tag === 'ending')
+  const again = acquire(session, over)
+  expect(await Promise.race([again, passed(1500)])).toBeUndefined()
+  slow.goOn()
+  expect(await again).toMatchObject({ tag: 'queued' })
+  expect(fenceOf((await renew(session, [next]))[0])).toBeGreaterThan(fence)
+})
+
+test('the deletion of a ticket that was taken anew under another lease leaves its key alone', async () => {
+  const session = newSession()
+  const key = 'taken anew'
+  const [mine, next] = [ticket({ key, ttlMs: 2000, minHoldMs: 1900 }), ticket({ key })]
+  fenceOf(await acquire(session, mine))
+  const before = session.tickets.get(mine.id) as OwnTicket
+  expect(await acquire(session, next)).toMatchObject({ tag: 'queued' })
+  failToRebind(session)
+  const slow = slowDeletion(session)
+  await until('its time is over', () => before.state.tag === 'ending')
+  const { pairs } = await session.read({ key: before.name })
+  fenceOf(await answerFound(session, pairs[0] as KeyValue, mine, { isInDoubt: false }))
+  expect(session.tickets.get(mine.id)).not.toBe(before)
+  slow.goOn()
+  expect(before.state.tag).toBe('forgotten')
+  await slow.done
+  expect((await session.read({ key: before.name })).pairs).toHaveLength(1)
+  expect(session.tickets.get(next.id)?.state.tag).toBe('waiting')
+  fenceOf((await renew(session, [mine]))[0])
+})
+
+/** The next deletion of a key whose time is over is sent once `goOn` is called. */
+function slowDeletion(session: Session): { readonly goOn: () => void; readonly done: Promise<void> } {
   const change = session.keys.change.bind(session.keys)
   let goOn = () => {}
   const slow = new Promise<void>((resolve) => {
     goOn = resolve
   })
-  vi.spyOn(session.keys, 'change').mockImplementationOnce(async (own, plan) => {
-    await slow
-    return change(own, plan)
+  let isDone = () => {}
+  const done = new Promise<void>((resolve) => {
+    isDone = resolve
   })
-  await until('its time is over', () => session.tickets.get(over.id)?.state.tag === 'ending')
-  const answers = await Promise.race([renew(session, [other, next, over]), passed(5000)])
-  expect(answers).toMatchObject([{ tag: 'held', fence }, { tag: 'queued' }, { tag: 'gone' }])
-  goOn()
-  await until('the next one is woken', () => woken.includes(next.id))
-  expect(fenceOf((await renew(session, [next]))[0])).toBeGreaterThan(fence)
-})
+  const changing = vi.spyOn(session.keys, 'change').mockImplementation(async (own, plan) => {
+    if (!plan(0).apply.some(({ tag }) => tag === 'delete')) return change(own, plan)
+    changing.mockRestore()
+    await slow
+    // Its caller goes on before this.
+    return change(own, plan).finally(() => setImmediate(isDone))
+  })
+  return { goOn, done }
+}
+
+/** The key of a holder stays under the lease of its minimum hold, although that is over. */
+function failToRebind(session: Session): void {
+  vi.spyOn(session.leases, 'shared').mockRejectedValueOnce(new Error('etcd does not answer'))
+}
 
 test('a waiter whose turn comes while its lease is kept alive is told so', async () => {
   const session = newSession()

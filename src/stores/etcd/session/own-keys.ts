@@ -28,7 +28,7 @@ export class OwnKeys {
   /** Carries out a plan, which is made anew for each try. Undefined if the ticket is not one of this process any more. */
   async change(own: OwnTicket, plan: (tries: number) => Plan): Promise<TxnReply | undefined> {
     const { cluster, names } = this.#options
-    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    for (let tries = 0; tries < MOST_TRIES && !own.isForgotten; tries += 1) {
       const { when = [], apply } = plan(tries)
       const { reply } = await cluster.ask(TXN, {
         when: [isAt(own.name, own.binding.revision), ...when],
@@ -37,8 +37,10 @@ export class OwnKeys {
       })
       if (reply.succeeded) return reply
       const pair = reply.ranges[0]?.pairs[0]
-      if (pair === undefined || !this.adopt(own, entryOf(pair, names))) return undefined
+      // If the ticket was taken anew meanwhile, the key is there and belongs to the new one.
+      if (own.isForgotten || pair === undefined || !this.adopt(own, entryOf(pair, names))) return undefined
     }
+    if (own.isForgotten) return undefined
     throw tooBusy(own.ticket.key)
   }
 

@@ -108,6 +108,10 @@ export class OwnTicket {
     return this.#state
   }
 
+  get isForgotten(): boolean {
+    return this.#state.tag === 'forgotten'
+  }
+
   get binding(): Binding {
     return this.#binding
   }

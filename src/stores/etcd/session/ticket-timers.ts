@@ -107,7 +107,7 @@ export class TicketTimers {
     let deletion: Deletion | undefined
     // It tries however long that takes. The lease is kept alive for other tickets, so the key ends by itself only if etcd has
     // dropped the lease.
-    const isToStop = () => this.#isClosed || own.binding.lease.isLost
+    const isToStop = () => this.#isClosed || own.isForgotten || own.binding.lease.isLost
     await retryUntil(clock, isToStop, async () => {
       const leftMs = lockDelayUntil - clock.monotonicMs()
       const delay = lockDelayMs > 0 && leftMs > 0 ? await delays.operation(key, id, leftMs) : undefined
