@@ -1,47 +1,112 @@
-import { expect, test } from 'vitest'
+import { beforeEach, expect, onTestFinished, test } from 'vitest'
 import type { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
+import type { KeyValue, TxnReply, TxnRequest } from '../../../src/stores/etcd/grpc/messages.ts'
 import { KeyNames } from '../../../src/stores/etcd/rooms/key-names.ts'
 import { EtcdRoom } from '../../../src/stores/etcd/rooms/room.ts'
-import { EtcdLease, lengthFor } from '../../../src/stores/etcd/session/leases.ts'
+import { EtcdLease } from '../../../src/stores/etcd/session/leases.ts'
 import { LockDelays } from '../../../src/stores/etcd/session/lock-delays.ts'
 import { FakeClock } from '../../engine/fake-clock.ts'
 
-test('the end of a lock-delay is tried for as long as its lease lasts, and no longer', async () => {
-  for (const isBack of [true, false]) {
-    const clock = new FakeClock()
-    const names = new KeyNames('x/')
-    const room = new EtcdRoom('k')
-    const durationMs = 300_000
-    const leaseMs = lengthFor(durationMs) * 1000
-    const from = clock.monotonicMs()
-    let askedAt = 0
-    let isOver = false
-    const ask = async (): Promise<unknown> => {
-      askedAt = clock.monotonicMs()
-      if (isBack && askedAt > from + leaseMs - 5000) return {}
-      throw new Error('etcd does not answer')
-    }
-    const delays = new LockDelays({
-      clock,
-      names,
-      cluster: { ask: ask as Cluster['ask'] },
-      leases: {
-        expiring: async () => new EtcdLease(1, leaseMs, { monotonicMs: from, wallMs: clock.wallMs() }),
-      },
-      rooms: { get: () => room },
-      onOver() {
-        isOver = true
-      },
-    })
-    const { key } = await delays.operation('k', 'id', durationMs)
-    delays.begin(key, durationMs)
-    await clock.advance(leaseMs - 6000)
-    expect(isOver).toBe(false)
-    await clock.advance(5000)
-    expect(isOver).toBe(isBack)
-    await clock.advance(60_000)
-    expect(isOver).toBe(isBack)
-    expect(askedAt).toBeLessThan(from + leaseMs + 15_000)
-    delays.close()
+let clock: FakeClock
+/** The lock-delay in etcd. */
+let kept: KeyValue | undefined
+let isAway: boolean
+/** Runs while a deletion is on its way. */
+let beforeDeletion: () => void
+let overs: number
+
+beforeEach(() => {
+  clock = new FakeClock()
+  kept = undefined
+  isAway = false
+  beforeDeletion = () => {}
+  overs = 0
+})
+
+async function ask(_: unknown, { when, apply }: TxnRequest): Promise<{ readonly reply: TxnReply }> {
+  if (isAway) throw new Error('etcd does not answer')
+  const isDeletion = apply[0]?.tag === 'delete'
+  if (isDeletion) beforeDeletion()
+  const isAsKnown = when.every((one) => 'revision' in one && one.revision === kept?.modRevision)
+  const pairs = kept === undefined ? [] : [kept]
+  if (isDeletion && isAsKnown) kept = undefined
+  return {
+    reply: { succeeded: isAsKnown, revision: 9, ranges: [{ pairs, count: pairs.length, more: false }] },
   }
+}
+
+function newDelays(): LockDelays {
+  const room = new EtcdRoom('k')
+  const delays = new LockDelays({
+    clock,
+    names: new KeyNames('x/'),
+    cluster: { ask: ask as Cluster['ask'] },
+    leases: {
+      expiring: async (ms) =>
+        new EtcdLease(1, ms, { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }),
+    },
+    rooms: { get: () => room },
+    onOver() {
+      overs += 1
+    },
+  })
+  onTestFinished(() => delays.close())
+  return delays
+}
+
+async function begin(delays: LockDelays, durationMs: number, revision: number): Promise<void> {
+  const { key, value, lease } = await delays.operation('k', 'id', durationMs)
+  delays.begin(key, durationMs)
+  kept = { key, value, lease, createRevision: revision, modRevision: revision }
+}
+
+test('a lock-delay ends as soon as etcd is back, however long it was away', async () => {
+  const delays = newDelays()
+  await begin(delays, 300_000, 1)
+  isAway = true
+  await clock.advance(3_600_000)
+  expect(overs).toBe(0)
+  isAway = false
+  await clock.advance(5000)
+  expect(kept).toBeUndefined()
+  expect(overs).toBe(1)
+  await clock.advance(60_000)
+  expect(overs).toBe(1)
+})
+
+test('once closed, the end of a lock-delay is not tried any more', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  isAway = true
+  await clock.advance(5000)
+  delays.close()
+  isAway = false
+  await clock.advance(60_000)
+  expect(kept).toBeDefined()
+})
+
+test('the end of a lock-delay that comes late leaves the next one of the same ticket alone', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  isAway = true
+  await clock.advance(5000)
+  await begin(delays, 60_000, 2)
+  isAway = false
+  await clock.advance(59_000)
+  expect(kept?.modRevision).toBe(2)
+  expect(overs).toBe(0)
+  await clock.advance(1000)
+  expect(kept).toBeUndefined()
+  expect(overs).toBe(1)
+})
+
+test('a deletion that arrives after the next lock-delay of the same ticket was written leaves that alone', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  beforeDeletion = () => {
+    kept = kept && { ...kept, modRevision: 2 }
+  }
+  await clock.advance(5000)
+  expect(kept?.modRevision).toBe(2)
+  expect(overs).toBe(0)
 })

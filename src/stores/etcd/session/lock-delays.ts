@@ -1,12 +1,13 @@
 import type { Clock } from '../../../contract/clock.ts'
 import type { Cluster } from '../grpc/cluster.ts'
+import { isAt } from '../grpc/conditions.ts'
 import { type Operation, TXN } from '../grpc/messages.ts'
 import type { KeyNames } from '../rooms/key-names.ts'
 import type { EtcdRoom } from '../rooms/room.ts'
 import { lockDelayText, type RoomEntry } from '../rooms/room-entry.ts'
 import type { WatchedRooms } from '../rooms/watched-rooms.ts'
 import { Alarm } from './alarm.ts'
-import { type EtcdLeases, lengthFor } from './leases.ts'
+import type { EtcdLeases } from './leases.ts'
 import { retryUntil } from './retry-until.ts'
 
 export interface LockDelaysOptions {
@@ -24,8 +25,8 @@ export interface LockDelaysOptions {
  */
 export class LockDelays {
   readonly #options: LockDelaysOptions
-  /** By name: when a lock-delay ends, and when its lease has surely ended it. */
-  readonly #ends = new Map<string, { readonly until: number; readonly giveUpAt: number }>()
+  /** By name: when a lock-delay ends. */
+  readonly #ends = new Map<string, number>()
   readonly #alarm: Alarm
   #isClosed = false
 
@@ -43,16 +44,15 @@ export class LockDelays {
 
   /** The lock-delay of this name is written, or is about to be. From now on this process ends it. */
   begin(name: string, durationMs: number): void {
-    const now = this.#options.clock.monotonicMs()
-    const until = now + durationMs
-    this.#ends.set(name, { until, giveUpAt: now + lengthFor(durationMs) * 1000 + SPARE_MS })
+    const until = this.#options.clock.monotonicMs() + durationMs
+    this.#ends.set(name, until)
     this.#alarm.by(until)
   }
 
   /** How much longer a lock-delay lasts. If another process has begun it, this is the longest possible time. */
   leftMs({ name, value }: RoomEntry): number {
     const end = this.#ends.get(name)
-    if (end !== undefined) return Math.max(0, end.until - this.#options.clock.monotonicMs())
+    if (end !== undefined) return Math.max(0, end - this.#options.clock.monotonicMs())
     return value.state === 'closing' ? value.ms : 0
   }
 
@@ -63,21 +63,33 @@ export class LockDelays {
 
   #round(): void {
     const now = this.#options.clock.monotonicMs()
-    for (const [name, { until, giveUpAt }] of this.#ends) {
+    for (const [name, until] of this.#ends) {
       if (until > now) {
         this.#alarm.by(until)
         continue
       }
       this.#ends.delete(name)
-      void this.#end(name, giveUpAt)
+      void this.#end(name)
     }
   }
 
-  async #end(name: string, giveUpAt: number): Promise<void> {
+  async #end(name: string): Promise<void> {
     const { clock, cluster, names, rooms, onOver } = this.#options
-    const isOver = () => this.#isClosed || clock.monotonicMs() > giveUpAt
+    // The same ticket may have held again, and begun another lock-delay of this name.
+    const isOver = () => this.#isClosed || this.#ends.has(name)
+    // It tries however long that takes: a new leader of etcd gives the lease of the key its whole length again.
     await retryUntil(clock, isOver, async () => {
-      await cluster.ask(TXN, { when: [], apply: [{ tag: 'delete', key: name }], otherwise: [] })
+      const read: Operation = { tag: 'range', key: name }
+      const { reply } = await cluster.ask(TXN, { when: [], apply: [read], otherwise: [] })
+      const pair = reply.ranges[0]?.pairs[0]
+      if (isOver()) return
+      // A request without an answer may arrive late, and must not end the next lock-delay.
+      if (pair !== undefined) {
+        const when = [isAt(name, pair.modRevision)]
+        const deletion: Operation = { tag: 'delete', key: name }
+        const deleted = await cluster.ask(TXN, { when, apply: [deletion], otherwise: [] })
+        if (!deleted.reply.succeeded || isOver()) return
+      }
       const { key, id } = names.parse(name)
       const room = rooms.get(key)
       room?.delete(id)
@@ -85,6 +97,3 @@ export class LockDelays {
     })
   }
 }
-
-/** etcd may grant a longer lease than was asked for, and takes a moment to notice that a lease is over. */
-const SPARE_MS = 10_000
