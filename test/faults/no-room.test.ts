@@ -37,7 +37,7 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
   await using locks = createLocks(etcdStore({ endpoints: [server.url] }))
   const lease = await locks.acquire('held', { ttl: '12s' })
   const wanted = await locks.acquire('wanted', { ttl: '60s' })
-  const next = locks.acquire('wanted', { wait: '90s' }).catch((error: unknown) => error)
+  const next = locks.acquire('wanted', { wait: '90s', ttl: '60s' }).catch((error: unknown) => error)
   await until('it waits', async () => {
     for await (const { queue } of locks.inspect({ prefix: 'wanted' })) if (queue.length === 1) return true
     return false
@@ -53,6 +53,16 @@ test.concurrent('a full etcd: new keys fail in time, a holder goes on and gives 
   expect(await next).toMatchObject({ code: 'store-refused' })
   // Long before the ttl of the one that has given back.
   expect(performance.now() - from).toBeLessThan(20_000)
+  // The one that was refused leaves nothing behind.
+  await until(
+    'the key is free',
+    async () => {
+      for await (const { holders } of locks.inspect({ prefix: 'wanted' }))
+        if (holders.length > 0) return false
+      return true
+    },
+    { withinMs: 15_000 },
+  )
   await emptyEtcd(server)
   await worksAgain(locks, [])
 })

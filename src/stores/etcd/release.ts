@@ -10,7 +10,9 @@ import type { Session } from './session/session.ts'
 
 /** Deletes the key of a ticket, or leaves a tombstone in its place. */
 export async function release(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
-  const answer = (await releaseIfOwn(session, request)) ?? (await releaseFound(session, request))
+  const known = await releaseIfOwn(session, request)
+  if (known !== undefined) return known
+  const answer = await releaseFound(session, request)
   if (request.cancel) session.orphans.drop(request.id)
   return answer
 }
@@ -36,13 +38,33 @@ async function releaseOwn(
   if (isEarly) return (await leave(session, own)) ? { was } : undefined
   // This process deletes the key itself, so nobody is woken for that.
   return own.during(async () => {
-    const removal = await removalOf(session, own.name, { needsTombstone: request.cancel || own.isInDoubt })
-    const reply = await remove(session, own, removal, nextOf(session, own))
+    const reply = await removeOwn(session, own, request)
     session.forget(own)
     if (reply === undefined) return undefined
     session.removed(own)
     return { was }
   })
+}
+
+async function removeOwn(
+  session: Session,
+  own: OwnTicket,
+  { id, cancel }: ReleaseRequest,
+): Promise<TxnReply | undefined> {
+  const deletion: Operation = { tag: 'delete', key: own.name }
+  if (!cancel && !own.isInDoubt) return remove(session, own, deletion, nextOf(session, own))
+  try {
+    const tombstone = await removalOf(session, own.name, { needsTombstone: true })
+    const reply = await remove(session, own, tombstone, nextOf(session, own))
+    if (reply !== undefined) session.orphans.drop(id)
+    return reply
+  } catch (error) {
+    if (!isHoldfastError(error, 'store-refused')) throw error
+    // A full etcd takes no tombstone. If a late request writes the key again, this process deletes it as an orphan.
+    const reply = await remove(session, own, deletion, [])
+    session.orphans.add(own.ticket)
+    return reply
+  }
 }
 
 /** A release before the minimum hold is over: the key stays until then. False if the ticket is no longer one of this process. */

@@ -10,6 +10,7 @@ import {
   vi,
 } from 'vitest'
 import { type Store, type Ticket, UNLIMITED } from '../../../src/contract/store.ts'
+import { StoreError } from '../../../src/errors.ts'
 import { acquire } from '../../../src/stores/etcd/acquire.ts'
 import { answerFound } from '../../../src/stores/etcd/answer.ts'
 import { evict } from '../../../src/stores/etcd/evict.ts'
@@ -186,6 +187,40 @@ function slowDeletion(session: Session): { readonly goOn: () => void; readonly d
 function failToRebind(session: Session): void {
   vi.spyOn(session.leases, 'shared').mockRejectedValueOnce(new Error('etcd does not answer'))
 }
+
+test.each([true, false])(
+  'where etcd takes no tombstone, a ticket in doubt is deleted, and what a late request writes is deleted later: cancel %s',
+  async (cancel) => {
+    const cluster = newCluster()
+    const session = newSession(cluster)
+    const [mine, other] = [ticket({ ttlMs: 1000, patienceMs: 0 }), ticket({ ttlMs: 1000 })]
+    for (const one of [mine, other]) fenceOf(await acquire(session, one))
+    const own = session.tickets.get(mine.id) as OwnTicket
+    const { name, binding } = own
+    own.putInDoubt()
+    const ask = cluster.ask.bind(cluster)
+    vi.spyOn(cluster, 'ask').mockImplementation(async (method, request) => {
+      if (JSON.stringify(request).includes('gone')) throw new StoreError('store-refused', 'no space left')
+      return ask(method, request)
+    })
+    const kept = await session.read({ key: name })
+    expect(await release(session, { ...releaseOf(mine), cancel })).toEqual({ was: 'held' })
+    expect((await session.read({ key: name })).pairs).toEqual([])
+    const late = {
+      tag: 'put',
+      key: name,
+      value: kept.pairs[0]?.value ?? '',
+      lease: binding.lease.id,
+    } as const
+    await session.transact({ when: [], apply: [late], otherwise: [] })
+    await until('it is deleted', async () => {
+      // So the lease lives on.
+      fenceOf((await renew(session, [other]))[0])
+      return (await session.read({ key: name })).pairs.length === 0
+    })
+    expect(binding.lease.isLost).toBe(false)
+  },
+)
 
 test('a waiter whose turn comes while its lease is kept alive is told so', async () => {
   const session = newSession()

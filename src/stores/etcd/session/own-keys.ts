@@ -59,7 +59,7 @@ export class OwnKeys {
 
   /** Binds the key of a holder to a lease that is long enough. False if the ticket holds no longer, or another process has it. */
   async bind(own: OwnTicket): Promise<boolean> {
-    const { leases } = this.#options
+    const { cluster, leases } = this.#options
     for (let tries = 0; tries < MOST_TRIES; tries += 1) {
       const holdMs = own.state.tag === 'held' ? own.state.minHoldUntil - performance.now() : 0
       const isForMinHold = holdMs > 0
@@ -84,7 +84,7 @@ export class OwnKeys {
         if (!isLeaseGone(error)) {
           // The write may be carried out later, so the key may outlive the lease to which it is bound as far as this process
           // knows.
-          own.putInDoubt()
+          if (cluster.leavesDoubt(error)) own.putInDoubt()
           throw error
         }
         leases.lost(lease)
