@@ -1,5 +1,5 @@
 import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
-import { answerFound, answerOwn, answerWritten, withAhead } from './answer.ts'
+import { answerFound, answerOwn, answerWritten, patienceWithDeletions, withAhead } from './answer.ts'
 import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
 import { untilChangeMs } from './hints.ts'
@@ -20,8 +20,8 @@ import type { Session } from './session/session.ts'
 export async function acquire(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
   try {
     const own = session.tickets.get(ticket.id)
-    const known = own && withAhead(session, ticket, await answerOwn(session, own, ticket))
-    return known ?? (await enterOnce(session, ticket))
+    const known = own && (await answerOwn(session, own, ticket, patienceWithDeletions([ticket])))
+    return withAhead(session, ticket, known) ?? (await enterOnce(session, ticket))
   } catch (error) {
     if (session.cluster.leavesDoubt(error)) session.orphans.add(ticket)
     throw error

@@ -24,10 +24,11 @@ export function answerOwn(
   session: Session,
   own: OwnTicket,
   ticket: Ticket,
+  giveUpAt: number,
 ): Promise<RenewAnswer | undefined> {
   return own.during(async () => {
-    const tried = await tryOwn(session, own, ticket)
-    return tried === 'read-again' ? answerUnknown(session, ticket) : tried
+    const tried = await tryOwn(session, own, ticket, giveUpAt)
+    return tried === 'read-again' ? answerUnknown(session, ticket, giveUpAt) : tried
   })
 }
 
@@ -36,9 +37,10 @@ export async function answerVerified(
   session: Session,
   own: OwnTicket,
   ticket: Ticket,
+  giveUpAt: number,
 ): Promise<RenewAnswer | undefined> {
-  const tried = await tryByState(session, own, ticket)
-  return tried === 'read-again' ? answerUnknown(session, ticket) : tried
+  const tried = await tryByState(session, own, ticket, giveUpAt)
+  return tried === 'read-again' ? answerUnknown(session, ticket, giveUpAt) : tried
 }
 
 export async function answerWritten(
@@ -47,8 +49,10 @@ export async function answerWritten(
   written: Written,
   surroundings: Surroundings,
 ): Promise<AcquireAnswer | undefined> {
-  const tried = await tryWritten(session, ticket, written, surroundings)
-  return tried === 'read-again' ? withAhead(session, ticket, await answerUnknown(session, ticket)) : tried
+  const giveUpAt = patienceWithDeletions([ticket])
+  const tried = await tryWritten(session, ticket, written, { ...surroundings, giveUpAt })
+  if (tried !== 'read-again') return tried
+  return withAhead(session, ticket, await answerUnknown(session, ticket, giveUpAt))
 }
 
 /** `isInDoubt`: a request that writes the key got no answer, and may still be carried out. */
@@ -58,16 +62,22 @@ export async function answerFound(
   ticket: Ticket,
   doubt: { readonly isInDoubt: boolean },
 ): Promise<AcquireAnswer | undefined> {
-  const tried = await tryFound(session, pair, ticket, doubt)
-  return tried === 'read-again' ? withAhead(session, ticket, await answerUnknown(session, ticket)) : tried
+  const giveUpAt = patienceWithDeletions([ticket])
+  const tried = await tryFound(session, pair, ticket, { ...doubt, giveUpAt })
+  if (tried !== 'read-again') return tried
+  return withAhead(session, ticket, await answerUnknown(session, ticket, giveUpAt))
 }
 
 /** Reads the key of the ticket until a try has an answer. */
-export async function answerUnknown(session: Session, ticket: Ticket): Promise<RenewAnswer | undefined> {
+export async function answerUnknown(
+  session: Session,
+  ticket: Ticket,
+  giveUpAt: number,
+): Promise<RenewAnswer | undefined> {
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     const { pairs } = await session.read({ key: session.names.ticket(ticket.key, ticket.id) })
     if (pairs[0] === undefined) return undefined
-    const tried = await tryFound(session, pairs[0], ticket, { isInDoubt: false })
+    const tried = await tryFound(session, pairs[0], ticket, { isInDoubt: false, giveUpAt })
     if (tried !== undefined && tried !== 'read-again' && tried.tag !== 'busy') return tried
   }
   throw tooBusy(ticket.key)
@@ -76,16 +86,21 @@ export async function answerUnknown(session: Session, ticket: Ticket): Promise<R
 /** What one try ends in. `read-again`: only the key in etcd tells what became of the ticket. */
 type Tried<A> = A | 'read-again' | undefined
 
-async function tryOwn(session: Session, own: OwnTicket, ticket: Ticket): Promise<Tried<RenewAnswer>> {
+async function tryOwn(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+  giveUpAt: number,
+): Promise<Tried<RenewAnswer>> {
   const now = performance.now()
   if (own.state.tag === 'held') {
     own.renewed(ticket.ttlMs, now)
     await verify(session, [own])
   } else if (own.state.tag === 'waiting') {
     own.heard(ticket, now)
-    await lookAround(session, own)
+    await lookAround(session, own, giveUpAt)
   }
-  return tryByState(session, own, ticket)
+  return tryByState(session, own, ticket, giveUpAt)
 }
 
 /** How the room was in the transaction that wrote or found a key. */
@@ -101,13 +116,13 @@ async function tryWritten(
   session: Session,
   ticket: Ticket,
   written: Written,
-  { revision, isFirst, others }: Surroundings,
+  { revision, isFirst, others, giveUpAt }: Surroundings & Patience,
 ): Promise<Tried<AcquireAnswer>> {
   const own = session.track(ticket, written)
   if (isFirst) own.offered(performance.now(), ticket.ttlMs)
   return own.during(async () => {
     if (others !== undefined) offerIfFirst(session, own, others, revision)
-    const tried = await tryOwn(session, own, ticket)
+    const tried = await tryOwn(session, own, ticket, giveUpAt)
     return tried === 'read-again' ? tried : withAhead(session, ticket, tried)
   })
 }
@@ -117,7 +132,7 @@ async function tryFound(
   session: Session,
   pair: KeyValue,
   ticket: Ticket,
-  { isInDoubt }: { readonly isInDoubt: boolean },
+  { isInDoubt, giveUpAt }: { readonly isInDoubt: boolean } & Patience,
 ): Promise<Tried<AcquireAnswer>> {
   const { leases, names } = session
   const { name, createRevision, modRevision, value } = entryOf(pair, names)
@@ -151,7 +166,7 @@ async function tryFound(
     isInDoubt: isInDoubt || told.isInDoubt,
   }
   const others = ranges.at(-1)?.pairs.filter(({ key }) => key !== name) ?? []
-  return tryWritten(session, ticket, written, { revision, isFirst: false, others })
+  return tryWritten(session, ticket, written, { revision, isFirst: false, others, giveUpAt })
 }
 
 /** Adds to the answer of a waiter how many others are ahead. */
@@ -186,7 +201,12 @@ function offerIfFirst(session: Session, own: OwnTicket, others: readonly KeyValu
 }
 
 /** Answers by the state that the ticket has now. A ticket that was offered its key or holds is confirmed. */
-async function tryByState(session: Session, own: OwnTicket, ticket: Ticket): Promise<Tried<RenewAnswer>> {
+async function tryByState(
+  session: Session,
+  own: OwnTicket,
+  ticket: Ticket,
+  giveUpAt: number,
+): Promise<Tried<RenewAnswer>> {
   if (own.state.tag === 'waiting') {
     const { lease } = own.binding
     await session.leases.ensure(lease, Math.min(termMs(ticket), lease.ttlMs / 2))
@@ -203,28 +223,42 @@ async function tryByState(session: Session, own: OwnTicket, ticket: Ticket): Pro
         return { tag: 'held', fence: own.fence }
       }
       // The ticket was evicted meanwhile, for example.
-      return afterDeletion(own)
+      return afterDeletion(own, giveUpAt)
     case 'leaving':
       return GONE
     // Taken over or ended meanwhile.
     case 'ending':
     case 'forgotten':
-      return afterDeletion(own)
+      return afterDeletion(own, giveUpAt)
     default:
       return own.state satisfies never
   }
 }
 
 /** If the key of the ticket is being deleted, waits for that. If that takes long, the ticket is answered like one that is gone. */
-async function afterDeletion({ state }: OwnTicket): Promise<'read-again' | undefined> {
-  return state.tag !== 'ending' || (await isDoneSoon(state.done)) ? 'read-again' : undefined
+async function afterDeletion({ state }: OwnTicket, giveUpAt: number): Promise<'read-again' | undefined> {
+  return state.tag !== 'ending' || (await isDoneBy(giveUpAt, state.done)) ? 'read-again' : undefined
 }
 
-/** Waits for a deletion, but not for long, because the answers to all tickets of one call wait with it. */
-async function isDoneSoon(deletion: Promise<void>): Promise<boolean> {
+interface Patience {
+  /** Until when the answer may wait for deletions, by the monotonic clock. */
+  readonly giveUpAt: number
+}
+
+/**
+ * Until when the answers to these tickets may wait for deletions. That is not for long: all tickets of one call are answered
+ * together, and some of them hold.
+ */
+export function patienceWithDeletions(tickets: readonly Ticket[]): number {
+  const shortestMs = Math.min(...tickets.map(({ ttlMs }) => ttlMs))
+  return performance.now() + Math.min(LONGEST_DELETIONS_MS, shortestMs / 6)
+}
+
+async function isDoneBy(giveUpAt: number, deletion: Promise<void>): Promise<boolean> {
   const waiting = new AbortController()
   const done = deletion.then(() => true)
-  const late = paused(systemClock, LONGEST_DELETION_MS, waiting.signal).then(() => false)
+  const leftMs = Math.max(0, giveUpAt - performance.now())
+  const late = paused(systemClock, leftMs, waiting.signal).then(() => false)
   return Promise.race([done, late]).finally(() => waiting.abort())
 }
 
@@ -255,7 +289,7 @@ export async function verify(session: Session, held: readonly OwnTicket[]): Prom
  * Finds out whether it is a waiter's turn. The room as this process knows it is enough to say yes. To say no, the room has to be
  * as new as this request: a release may have been answered before the watch tells of it.
  */
-async function lookAround(session: Session, own: OwnTicket): Promise<void> {
+async function lookAround(session: Session, own: OwnTicket, giveUpAt: number): Promise<void> {
   const { rooms, timers } = session
   const { key, id } = own.ticket
   let room = rooms.get(key)
@@ -272,7 +306,7 @@ async function lookAround(session: Session, own: OwnTicket): Promise<void> {
   // Tickets in front of it whose time is over are deleted first.
   for (let ending = timers.expireFront(room); ending !== undefined; ending = timers.expireFront(room)) {
     // A deletion that ends later lets the waiter in by itself, and wakes it.
-    if (!(await isDoneSoon(ending))) return
+    if (!(await isDoneBy(giveUpAt, ending))) return
     session.admit(room)
   }
 }
@@ -280,4 +314,4 @@ async function lookAround(session: Session, own: OwnTicket): Promise<void> {
 /** etcd takes 128 comparisons in a transaction, unless it is configured to take more. */
 const MOST_COMPARES = 100
 /** A deletion takes one request. It takes longer only if etcd does not answer. */
-const LONGEST_DELETION_MS = 500
+const LONGEST_DELETIONS_MS = 500

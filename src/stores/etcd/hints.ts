@@ -31,8 +31,11 @@ export function untilChangeMs({ tickets, delays }: Session, room: EtcdRoom): num
     const state = tickets.get(id)?.state
     if (state?.tag === 'waiting') continue
     if (state === undefined) changeMs = Math.min(changeMs, 'ttlMs' in value ? value.ttlMs : 1)
-    else changeMs = Math.min(changeMs, 'until' in state ? state.until - now : 1)
+    else changeMs = Math.min(changeMs, 'until' in state ? state.until - now : DELETION_MS)
   }
   for (const delay of room.lockDelays.values()) changeMs = Math.min(changeMs, delays.leftMs(delay))
   return changeMs === Number.POSITIVE_INFINITY ? 1 : Math.max(1, Math.ceil(changeMs))
 }
+
+/** For how long a key may go on being deleted. Waiters of this process are woken when it is done. */
+const DELETION_MS = 200

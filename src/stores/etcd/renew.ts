@@ -1,5 +1,5 @@
 import { GONE, type RenewAnswer, type Ticket } from '../../contract/store.ts'
-import { answerOwn, answerUnknown, answerVerified, verify } from './answer.ts'
+import { answerOwn, answerUnknown, answerVerified, patienceWithDeletions, verify } from './answer.ts'
 import { type OwnTicket, termMs } from './session/own-ticket.ts'
 import type { Session } from './session/session.ts'
 
@@ -50,10 +50,12 @@ async function renewAll(session: Session, tickets: readonly Ticket[]): Promise<r
   }
   await verify(session, held)
   const verified = new Set(held)
+  const giveUpAt = patienceWithDeletions(tickets)
   const answers = tickets.map((ticket) => {
     const own = session.tickets.get(ticket.id)
-    if (own === undefined) return answerUnknown(session, ticket)
-    return verified.has(own) ? answerVerified(session, own, ticket) : answerOwn(session, own, ticket)
+    if (own === undefined) return answerUnknown(session, ticket, giveUpAt)
+    const answer = verified.has(own) ? answerVerified : answerOwn
+    return answer(session, own, ticket, giveUpAt)
   })
   return (await Promise.all(answers)).map((answer) => answer ?? GONE)
 }
