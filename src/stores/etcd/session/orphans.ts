@@ -1,3 +1,4 @@
+import { type Backoff, backoffMs } from '../../../base/backoff.ts'
 import { type Ticket, TOMBSTONE_MS } from '../../../contract/store.ts'
 import { isHoldfastError } from '../../../errors.ts'
 import type { Cluster } from '../grpc/cluster.ts'
@@ -9,9 +10,9 @@ import type { EtcdLeases } from './leases.ts'
 import type { OwnTicket } from './own-ticket.ts'
 
 export interface OrphansOptions {
-  readonly cluster: Cluster
+  readonly cluster: Pick<Cluster, 'ask'>
   readonly names: KeyNames
-  readonly leases: EtcdLeases
+  readonly leases: Pick<EtcdLeases, 'isOurs'>
   readonly tickets: ReadonlyMap<string, OwnTicket>
 }
 
@@ -24,6 +25,8 @@ export class Orphans {
   readonly #options: OrphansOptions
   readonly #orphans = new Map<string, Orphan>()
   #timer: NodeJS.Timeout | undefined
+  /** How many looks in a row etcd has refused. */
+  #refusals = 0
   #isClosed = false
 
   constructor(options: OrphansOptions) {
@@ -66,12 +69,14 @@ export class Orphans {
     try {
       for (let start = 0; start < due.length; start += TOGETHER)
         await this.#remove(due.slice(start, start + TOGETHER))
+      this.#refusals = 0
     } catch (error) {
-      // Rights were taken away, and trying again does not bring them back.
-      if (isHoldfastError(error, 'store-refused')) this.#orphans.clear()
+      // What makes etcd refuse often passes: a password that is being changed, for example.
+      this.#refusals = isHoldfastError(error, 'store-refused') ? this.#refusals + 1 : 0
     }
     this.#timer = undefined
-    if (this.#orphans.size > 0) this.#lookIn(AGAIN_MS)
+    if (this.#orphans.size > 0)
+      this.#lookIn(this.#refusals === 0 ? AGAIN_MS : backoffMs(AFTER_REFUSAL, this.#refusals))
   }
 
   async #remove(orphans: readonly Orphan[]): Promise<void> {
@@ -110,5 +115,7 @@ interface Orphan {
 }
 
 const AGAIN_MS = 1000
+/** Somebody may have to correct the cause of a refusal, which takes a while. */
+const AFTER_REFUSAL: Backoff = { firstMs: 2000, longestMs: 30_000, jitter: 0.5 }
 /** etcd takes 128 operations in one transaction. */
 const TOGETHER = 100
