@@ -7,6 +7,8 @@ export interface MemberFacts extends MemberStatus {
   readonly roundTripMs: number
   /** All members of the cluster. Empty if the user may not ask for them. */
   readonly known: readonly KnownMember[]
+  /** How many members the URL names. */
+  readonly named: number
 }
 
 /** Each check looks at one thing of one member. Undefined: there is nothing to report. */
@@ -17,7 +19,7 @@ export const MEMBER_CHECKS: readonly ((facts: MemberFacts) => Finding | undefine
   space,
 ]
 
-function version({ version, known }: MemberFacts): Finding {
+function version({ version, known, named }: MemberFacts): Finding {
   const check = 'version'
   const [major = 0, minor = 0, patch = 0] = version.split('.').map((part) => Number.parseInt(part, 10))
   if (major < 3 || (major === 3 && minor < 4)) {
@@ -35,8 +37,9 @@ function version({ version, known }: MemberFacts): Finding {
     }
   }
   const fixedIn = major === 3 ? LEASES_KEPT_IN.get(minor) : undefined
-  // A single member never becomes an old leader.
-  if (fixedIn !== undefined && patch < fixedIn && known.length !== 1) {
+  // A single member never becomes an old leader, and a learner never leads.
+  const voters = known.length === 0 ? named : known.filter(({ isLearner }) => !isLearner).length
+  if (fixedIn !== undefined && patch < fixedIn && voters > 1) {
     return {
       check,
       verdict: 'warning',

@@ -16,7 +16,7 @@ export async function diagnoseEtcd(url: string, { readOnly }: DriverOptions): Pr
     endpoints.map(async (endpoint) => {
       const cluster = new Cluster({ ...options, endpoints: [endpoint] })
       try {
-        return { where: new URL(endpoint).host, facts: await factsOf(cluster) }
+        return { where: new URL(endpoint).host, facts: await factsOf(cluster, endpoints.length) }
       } finally {
         cluster.close()
       }
@@ -41,7 +41,7 @@ export async function diagnoseEtcd(url: string, { readOnly }: DriverOptions): Pr
   }
 }
 
-async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly problem: string }> {
+async function factsOf(cluster: Cluster, named: number): Promise<MemberFacts | { readonly problem: string }> {
   try {
     const times: number[] = []
     let status = await ask(cluster, STATUS, {})
@@ -53,6 +53,7 @@ async function factsOf(cluster: Cluster): Promise<MemberFacts | { readonly probl
     times.sort((one, other) => one - other)
     return {
       ...status,
+      named,
       roundTripMs: times[Math.floor(ROUNDS / 2)] ?? 0,
       // Newer versions of etcd answer this only to a user who has authenticated.
       known: await ask(cluster, MEMBER_LIST, {}).catch((): readonly KnownMember[] => []),

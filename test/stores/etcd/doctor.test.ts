@@ -122,6 +122,8 @@ test('the doctor says why there is no etcd', async () => {
   ])
 })
 
+const VOTER = { id: 2, isLearner: false }
+
 const WELL: MemberFacts = {
   cluster: 1,
   member: 2,
@@ -134,6 +136,7 @@ const WELL: MemberFacts = {
   errors: [],
   roundTripMs: 0.5,
   known: [],
+  named: 3,
 }
 
 test.each([
@@ -145,7 +148,10 @@ test.each([
   [{ version: '3.4.30' }, 'version', 'warning'],
   [{ version: '3.4.31' }, undefined, undefined],
   [{ version: '3.6.0' }, undefined, undefined],
-  [{ version: '3.4.30', known: [{ id: 2, isLearner: false }] }, undefined, undefined],
+  [{ version: '3.4.30', known: [VOTER] }, undefined, undefined],
+  [{ version: '3.4.30', named: 1 }, undefined, undefined],
+  [{ version: '3.4.30', named: 1, known: [VOTER, { ...VOTER, id: 3 }] }, 'version', 'warning'],
+  [{ version: '3.4.30', known: [VOTER, { id: 3, isLearner: true }] }, undefined, undefined],
   [{ isLearner: true }, 'role', 'warning'],
   [{ leader: 0 }, 'role', 'problem'],
   [{ errors: ['memberID:1 alarm:CORRUPT '] }, 'alarms', 'problem'],
