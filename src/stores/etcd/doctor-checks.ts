@@ -197,7 +197,8 @@ export function fenceBaseOf(pair: KeyValue | undefined): readonly Finding[] {
   return [{ check, verdict: 'warning', text }]
 }
 
-const BASE_ADVICE = 'Delete it, and the fences go on from the present time.'
+const BASE_ADVICE =
+  'Stop all processes, delete it together with all keys of tickets, and start them. Then the fences go on from the present time.'
 /** No version of Holdfast is older: the year 2020. */
 const FIRST_BASE_MS = 1_577_836_800_000
 const AHEAD_MS = 60_000
