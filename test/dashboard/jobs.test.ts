@@ -31,8 +31,8 @@ beforeEach(async () => {
   await pool.query('truncate holdfast.jobs, holdfast.ended_jobs')
 })
 
-async function served(options: DashboardOptions = {}): Promise<TestServer> {
-  const locks = createLocks(memoryStore())
+async function served(options: DashboardOptions = {}, store = memoryStore()): Promise<TestServer> {
+  const locks = createLocks(store)
   const dashboard = createDashboard(locks, { jobs, ...options })
   const server = await serve(dashboard)
   return {
@@ -45,8 +45,12 @@ async function served(options: DashboardOptions = {}): Promise<TestServer> {
   }
 }
 
-async function opened(place: string, options: DashboardOptions = {}, width = 1280): Promise<Visit> {
-  const server = await served(options)
+async function opened(
+  place: string,
+  options: DashboardOptions = {},
+  { width = 1280, store = memoryStore() } = {},
+): Promise<Visit> {
+  const server = await served(options, store)
   const visited = await visit(browser, `${server.url}${place}`, { viewport: { width, height: 800 } })
   return {
     ...visited,
@@ -160,7 +164,7 @@ describe('the page of jobs', () => {
       new Error('y'.repeat(300)),
     )
     for (const place of ['#/jobs', `#/job?id=${id}`]) {
-      await using visited = await opened(place, { allowJobChanges: true }, 320)
+      await using visited = await opened(place, { allowJobChanges: true }, { width: 320 })
       await visited.page.getByText('mail-to-a-customer').first().waitFor()
       expect(await isTooWide(visited.page)).toBe(false)
       expect(await accessibilityFaults(visited.page), place).toEqual([])
@@ -231,6 +235,28 @@ describe('with allowJobChanges', () => {
     await page.getByText('Cancelled: 1 job.').waitFor()
     const states = await Promise.all([shown, later].map(async (id) => (await jobs.find(id))?.state))
     expect(states).toEqual(['cancelled', 'ready'])
+  })
+
+  test('a filter counts from now also while the lock store is away', async () => {
+    const store = memoryStore()
+    store.inspect = () => {
+      throw new Error('connect ECONNREFUSED')
+    }
+    const old = String(await jobs.enqueue('old'))
+    await pool.query("update holdfast.jobs set enqueued_at = enqueued_at - interval '2 hours'")
+    const shown = String(await jobs.enqueue('mail'))
+    await using visited = await opened('#/jobs?since=1h', allowed, { store })
+    const { page } = visited
+    await page.getByText('The store is away').waitFor()
+    await until('it is shown', async () => (await names(page)).join() === 'mail')
+    await page.getByRole('button', { name: 'Cancel…' }).click()
+    const dialog = page.getByRole('dialog')
+    await dialog.getByLabel('Reason').fill('wrong letter')
+    await dialog.getByLabel('Type cancel to confirm').fill('cancel')
+    await dialog.getByRole('button', { name: 'Cancel' }).last().click()
+    await page.getByText('Cancelled: 1 job.').waitFor()
+    const states = await Promise.all([old, shown].map(async (id) => (await jobs.find(id))?.state))
+    expect(states).toEqual(['ready', 'cancelled'])
   })
 
   test('another filter unticks what was ticked', async () => {

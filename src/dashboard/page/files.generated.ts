@@ -1553,7 +1553,7 @@ import { ask } from './dialog.js'
 import { element, setText } from './elements.js'
 import { isFiltered } from './job-filters.js'
 import { counted } from './tickets.js'
-import { fullTime, serverNow } from './time.js'
+import { fullTime, runningClock } from './time.js'
 
 /** @import { JobsJson } from '../job-view-json.ts' */
 
@@ -1677,7 +1677,7 @@ function fixedTimes(filter) {
 /** How long ago, as an instant of the server. A text that nobody can read stays, and the server refuses it. */
 function instantOf(ago) {
   const [, amount, unit = ''] = /^(\\d+(?:\\.\\d+)?)(ms|[smhd])$/.exec(ago) ?? []
-  return amount === undefined ? ago : new Date(serverNow() - Number(amount) * UNITS_MS[unit]).toISOString()
+  return amount === undefined ? ago : new Date(runningClock() - Number(amount) * UNITS_MS[unit]).toISOString()
 }
 
 /** The filter in words, and how many jobs it has now if the counts can tell. */
@@ -5153,8 +5153,14 @@ export function stopTime(at) {
   stoppedAt = at
 }
 
+/** The time that the page shows. */
 export function serverNow() {
-  return stoppedAt ?? Date.now() + offsetMs
+  return stoppedAt ?? runningClock()
+}
+
+/** The server's time, which goes on also while the shown time is stopped. */
+export function runningClock() {
+  return Date.now() + offsetMs
 }
 
 /** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h: as on the command line. */

@@ -3,7 +3,7 @@ import { ask } from './dialog.js'
 import { element, setText } from './elements.js'
 import { isFiltered } from './job-filters.js'
 import { counted } from './tickets.js'
-import { fullTime, serverNow } from './time.js'
+import { fullTime, runningClock } from './time.js'
 
 /** @import { JobsJson } from '../job-view-json.ts' */
 
@@ -127,7 +127,7 @@ function fixedTimes(filter) {
 /** How long ago, as an instant of the server. A text that nobody can read stays, and the server refuses it. */
 function instantOf(ago) {
   const [, amount, unit = ''] = /^(\d+(?:\.\d+)?)(ms|[smhd])$/.exec(ago) ?? []
-  return amount === undefined ? ago : new Date(serverNow() - Number(amount) * UNITS_MS[unit]).toISOString()
+  return amount === undefined ? ago : new Date(runningClock() - Number(amount) * UNITS_MS[unit]).toISOString()
 }
 
 /** The filter in words, and how many jobs it has now if the counts can tell. */

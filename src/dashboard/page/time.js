@@ -14,8 +14,14 @@ export function stopTime(at) {
   stoppedAt = at
 }
 
+/** The time that the page shows. */
 export function serverNow() {
-  return stoppedAt ?? Date.now() + offsetMs
+  return stoppedAt ?? runningClock()
+}
+
+/** The server's time, which goes on also while the shown time is stopped. */
+export function runningClock() {
+  return Date.now() + offsetMs
 }
 
 /** 950ms, 3.2s, 4m 05s, 2h 10m, 3d 4h: as on the command line. */
