@@ -219,23 +219,26 @@ describe('with allowJobChanges', () => {
     expect(states).toEqual(['ready', 'dead', 'ready'])
   })
 
-  test('a job that comes after the question fits no filter, and a question says its times', async () => {
-    const shown = String(await jobs.enqueue('mail'))
-    await using visited = await opened('#/jobs?since=1h', allowed)
-    const { page } = visited
-    await until('it is shown', async () => (await names(page)).join() === 'mail')
-    await page.getByRole('button', { name: 'Cancel…' }).click()
-    const dialog = page.getByRole('dialog')
-    const later = String(await jobs.enqueue('later'))
-    const facts = await dialog.locator('dl').textContent()
-    expect(facts).toMatch(/Enqueued since.*\d:\d\d:\d\d.*Enqueued before.*\d:\d\d:\d\d/)
-    await dialog.getByLabel('Reason').fill('wrong letter')
-    await dialog.getByLabel('Type cancel to confirm').fill('cancel')
-    await dialog.getByRole('button', { name: 'Cancel' }).last().click()
-    await page.getByText('Cancelled: 1 job.').waitFor()
-    const states = await Promise.all([shown, later].map(async (id) => (await jobs.find(id))?.state))
-    expect(states).toEqual(['cancelled', 'ready'])
-  })
+  test.each(['since=1h', 'since=1h&before=2999-01-01T00:00:00.000Z'])(
+    'a job that comes after the question fits no filter, and a question says its times: %s',
+    async (filter) => {
+      const shown = String(await jobs.enqueue('mail'))
+      await using visited = await opened(`#/jobs?${filter}`, allowed)
+      const { page } = visited
+      await until('it is shown', async () => (await names(page)).join() === 'mail')
+      await page.getByRole('button', { name: 'Cancel…' }).click()
+      const dialog = page.getByRole('dialog')
+      const later = String(await jobs.enqueue('later'))
+      const facts = await dialog.locator('dl').textContent()
+      expect(facts).toMatch(/Enqueued since.*\d:\d\d:\d\d.*Enqueued before.*\d:\d\d:\d\d/)
+      await dialog.getByLabel('Reason').fill('wrong letter')
+      await dialog.getByLabel('Type cancel to confirm').fill('cancel')
+      await dialog.getByRole('button', { name: 'Cancel' }).last().click()
+      await page.getByText('Cancelled: 1 job.').waitFor()
+      const states = await Promise.all([shown, later].map(async (id) => (await jobs.find(id))?.state))
+      expect(states).toEqual(['cancelled', 'ready'])
+    },
+  )
 
   test('a filter counts from now also while the lock store is away', async () => {
     const store = memoryStore()

@@ -120,8 +120,10 @@ function idFact(ids) {
 /** The filter with times that do not go on, so that no job is changed which came after the question. */
 function fixedTimes(filter) {
   const { id = '', since = '', before = '' } = filter
-  const isOpen = before === '' && id === '' && isFiltered(filter)
-  return { ...filter, since: instantOf(since), before: instantOf(isOpen ? '0s' : before) }
+  const times = { since: instantOf(since), before: instantOf(before) }
+  const now = instantOf('0s')
+  const isOpen = before === '' || Date.parse(times.before) > Date.parse(now)
+  return { ...filter, ...times, ...(isOpen && id === '' && isFiltered(filter) && { before: now }) }
 }
 
 /** How long ago, as an instant of the server. A text that nobody can read stays, and the server refuses it. */
