@@ -10,11 +10,14 @@ export interface Finding {
   readonly text: string
 }
 
-/** The finding about the one server of a URL that was not looked at. Where the store cannot be opened either, that is said once. */
-export function unseenServer(because: string, verdict: 'warning' | 'problem'): Finding {
+/**
+ * The finding about the one server of a URL that was not looked at. It is no problem, as the store works: if it cannot be opened,
+ * the finding `connection` says so and this one is left out.
+ */
+export function unseenServer(because: string): Finding {
   return {
     check: 'server',
-    verdict,
+    verdict: 'warning',
     text: `The doctor could not look at the server, so more may be wrong than is said here. ${because}`,
   }
 }

@@ -29,7 +29,7 @@ export async function diagnoseEtcd(url: string, { readOnly }: DriverOptions): Pr
   const seen = asked.flatMap(({ facts }) => ('problem' in facts ? [] : [facts]))
   if (seen.length === 0) {
     const [only] = findings
-    return only !== undefined && endpoints.length === 1 ? [unseenServer(only.text, 'problem')] : findings
+    return only !== undefined && endpoints.length === 1 ? [unseenServer(only.text)] : findings
   }
   const cluster = new Cluster({ ...options, endpoints })
   try {

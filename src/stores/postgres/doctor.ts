@@ -23,9 +23,8 @@ export async function diagnosePostgres(
   try {
     const facts = { ...(await within(LIMIT_MS, factsOf(connections, url))), readOnly }
     return CHECKS.flatMap((check) => check(facts) ?? [])
-  } catch (thrown) {
-    const error = storeErrorOf(thrown, { doing: 'looking at the server' })
-    return [unseenServer(explained(error), error.code === 'store-refused' ? 'warning' : 'problem')]
+  } catch (error) {
+    return [unseenServer(explained(storeErrorOf(error, { doing: 'looking at the server' })))]
   } finally {
     await connections.close()
   }

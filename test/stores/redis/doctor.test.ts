@@ -169,11 +169,22 @@ test('the doctor says that it could not look at a Redis server, where the store 
   await using proxy = await startProxy({ targetPort: server.port })
   proxy.silenceAt(/CONFIG/)
   const { verdict, findings } = await diagnose(`redis://127.0.0.1:${proxy.port}`)
-  expect(verdict).toBe('problem')
+  expect(verdict).toBe('warning')
   expect(findings).toMatchObject([
     ...['connection', 'round trip', 'messages', 'listing'].map((check) => ({ check, verdict: 'ok' })),
-    { check: 'server', verdict: 'problem', text: /^The doctor could not look/ },
+    { check: 'server', verdict: 'warning', text: /^The doctor could not look/ },
   ])
+})
+
+test('the doctor looks at a distant Redis server with many keys in time', async () => {
+  await using server = await startRedis({ appendOnly: true })
+  await server.command('EVAL', "for at = 1, 80000 do redis.call('SET', 'a:' .. at, '') end", '0')
+  await using proxy = await startProxy({ targetPort: server.port })
+  proxy.delay({ replyMs: 80 })
+  const { findings } = await diagnose(`redis://127.0.0.1:${proxy.port}`)
+  const checks = findings.map(({ check }) => check)
+  expect(checks).not.toContain('server')
+  expect(checks).toEqual(expect.arrayContaining(['eviction', 'persistence', 'clock', 'tenants']))
 })
 
 describe('the doctor, about Sentinels', () => {
