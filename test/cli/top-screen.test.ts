@@ -192,6 +192,8 @@ describe('what is typed', () => {
     ['\x1b[[A\x1b[[B\x1b[[C\x1b[[D\x1b[[E\x1b[17~', ['f1', 'f3', 'f4', 'f6']],
     ['\x1b\x1b[D\x1b\x1bOC\x1b\x1b[[Cx', ['x']],
     ['\x1b\x1bx', ['escape', 'x']],
+    ['\x1bO2R\x1bO1;5Hx', ['x']],
+    ['\x1b[7$x\x1b[23$\x1b[4;1$yx', ['x', 'x']],
   ])('%j is %j', (typed, keys) => {
     const read: string[] = []
     new KeyReader((key) => read.push(key)).push(typed)
@@ -207,7 +209,7 @@ describe('what is typed', () => {
     expect(read).toEqual(['page-down', 'f4', 'escape'])
   })
 
-  test.each(['\x1b[', '\x1b[[', '\x1bO', '\x1b[1;', '\x1b\x1b[', '\x1b[23$'])(
+  test.each(['\x1b[', '\x1b[[', '\x1bO', '\x1bO2', '\x1b[1;', '\x1b\x1b[', '\x1b[23$'])(
     'of %j, which nothing follows, no letter is a key',
     async (piece) => {
       const read: string[] = []

@@ -91,14 +91,15 @@ const PASTE_BEGINS = `${ESCAPE}[200~`
 const PASTE_ENDS = `${ESCAPE}[201~`
 
 /**
- * F1 to F5 of the Linux console, a control sequence, one of the older kind, Alt with a key, or one character (ECMA-48 §5.4).
- * Some terminals send a second Escape before a sequence for Alt.
+ * F1 to F5 of the Linux console, a key with Shift in rxvt (`ESC [ 7 $`), a control sequence, one of the older kind (in Konsole
+ * with modifiers: `ESC O 2 R`), Alt with a key, or one character (ECMA-48 §5.4). Some terminals send a second Escape before a
+ * sequence for Alt.
  */
 const SEQUENCES = new RegExp(
-  `${ESCAPE}(?:${ESCAPE}?(?:\\[\\[[A-E]|\\[[0-?]*[ -/]*[@-~]|O[@-~])|[^[O])|[\\s\\S]`,
+  `${ESCAPE}(?:${ESCAPE}?(?:\\[\\[[A-E]|\\[\\d+\\$|\\[[0-?]*[ -/]*[@-~]|O[0-?]*[@-~])|[^[O])|[\\s\\S]`,
   'gu',
 )
-const UNFINISHED = new RegExp(`${ESCAPE}{1,2}(?:\\[[0-?]*[ -/]*|\\[\\[|O)?$`)
+const UNFINISHED = new RegExp(`${ESCAPE}{1,2}(?:\\[[0-?]*[ -/]*|\\[\\[|O[0-?]*)?$`)
 const PRINTABLE = /^[^\p{C}\p{Zl}\p{Zp}]$/u
 
 const NAMES: ReadonlyMap<string, Key> = new Map([
