@@ -220,6 +220,22 @@ test('a screen that became too small for a question does nothing at Enter', asyn
   expect(await jobs.find(id)).toMatchObject({ state: 'dead' })
 })
 
+test('a filter ends at Enter also on a screen that became too small to show it', async () => {
+  await jobs.enqueueAll(['mail', 'bill'].map((name) => ({ name })))
+  await using terminal = start()
+  await terminal.shows(/^ +2 +bill /m)
+  terminal.press('i')
+  terminal.type('1')
+  await terminal.shows(/^Ids: 1_$/m)
+  terminal.resize(100, 3)
+  await terminal.shownNoMore('Ids')
+  terminal.press('Enter')
+  await terminal.shownNoMore('bill')
+  terminal.resize(100, 24)
+  await terminal.shows(/^ +1 +mail /m)
+  expect(terminal.screen).not.toContain('Ids: 1_')
+})
+
 test('a paste of several lines is one text, and answers no question', async () => {
   await jobs.enqueueAll(['mail', 'bill', 'ship'].map((name) => ({ name })))
   await using terminal = start()

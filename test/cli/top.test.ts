@@ -195,6 +195,23 @@ test('top evicts nobody at Enter on a screen that became too small for the quest
   await terminal.shows('Evicted 1 holder from key.')
 })
 
+test('Enter ends a filter also on a screen that became too small to show it', async () => {
+  const held = await locks.acquireAll(['one', 'two'])
+  await using terminal = start()
+  await terminal.shows(/^ {2}two +H /m)
+  terminal.press('/')
+  terminal.type('two')
+  await terminal.shows('two_')
+  terminal.resize(100, 3)
+  await until('there is no room for a question', () => /^ {2}KEY /.test(terminal.lines()[0] ?? ''))
+  terminal.press('Enter', 'N')
+  await terminal.shows(/KEY▾/)
+  terminal.resize(100, 24)
+  await terminal.shownNoMore('one')
+  await terminal.shows(/^ {2}two +H /m)
+  await held.release()
+})
+
 test('top is as large as its terminal, also when that was resized while top was stopped', async () => {
   await using terminal = start()
   await terminal.shows('Nobody holds a key.')

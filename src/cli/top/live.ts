@@ -94,8 +94,8 @@ class LiveScreen {
     if (quits(key, this.#view)) return this.#options.end(EXIT.ok)
     if (key === 'ctrl-l') this.#screen.forget()
     const asks = EVICT.includes(key) && typing === undefined && page !== 'help'
-    const answers = key === 'enter' && typing !== undefined
-    // On a screen without a line for questions nothing can be asked, and nobody sees what Enter would do.
+    const answers = key === 'enter' && typing !== undefined && typing.tag !== 'filter'
+    // On a screen without a line for questions nothing can be asked, and nobody sees what Enter would do. A filter does no harm.
     if ((asks || answers) && this.#screen.size.rows < LEAST_ROWS_TO_ASK) return
     if (key === ' ' && typing === undefined) this.#watch.lookNow()
     const before = this.#view
