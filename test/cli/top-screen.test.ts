@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { describe, expect, test } from 'vitest'
+import { LONGEST_KEY } from '../../src/base/arguments.ts'
 import { width } from '../../src/cli/text.ts'
 import { TableColumns } from '../../src/cli/top/columns.ts'
 import { KeyReader } from '../../src/cli/top/keys.ts'
@@ -9,6 +10,7 @@ import { frameOf } from '../../src/cli/top/screen.ts'
 import { SORTS } from '../../src/cli/top/sorts.ts'
 import { sumsOf } from '../../src/cli/top/sums.ts'
 import { firstView, pressed, type TopView } from '../../src/cli/top/view.ts'
+import { LONGEST_REASON } from '../../src/errors.ts'
 import type { InspectedRoom } from '../../src/index.ts'
 import { until } from '../servers/until.ts'
 
@@ -159,7 +161,10 @@ test('sorting by holder reads each of them once', () => {
   expect(reads).toBe(1000)
 })
 
-test.each(['/', 'x'])('what is typed after %s ends at 500 bytes, and can be shortened', (key) => {
+test.each([
+  ['/', LONGEST_KEY],
+  ['x', LONGEST_REASON],
+] as const)('what is typed after %s ends at %i characters, and can be shortened', (key, longest) => {
   const holder = { id: 'x', units: 1, limit: 1, fence: 1n, heldMs: 1, remainingMs: 1, state: 'held' as const }
   const held = { key: 'k', holders: [{ ...holder, owner: { text: 'somebody' } }], queue: [], closedMs: 0 }
   const rows = rowsOf([held], UNKNOWN)
@@ -167,9 +172,10 @@ test.each(['/', 'x'])('what is typed after %s ends at 500 bytes, and can be shor
   const press = (view: TopView, ...keys: readonly string[]): TopView =>
     keys.reduce((seen, each) => pressed(seen, each, facts), view)
   const asked = press(firstView({ sort: 'key', isReversed: false }), 'down', key)
-  const full = press(asked, ...'日'.repeat(166), 'y', 'z', 'z', '日')
-  expect(full.typing?.text).toBe(`${'日'.repeat(166)}yz`)
-  expect(press(full, 'backspace', 'backspace', 'q').typing?.text).toBe(`${'日'.repeat(166)}q`)
+  const begun = '日'.repeat(longest - 2)
+  const full = press(asked, ...begun, 'y', '🔒', 'z', '日')
+  expect(full.typing?.text).toBe(`${begun}yz`)
+  expect(press(full, 'backspace', 'backspace', 'q').typing?.text).toBe(`${begun}q`)
 })
 
 test('the end of a long answer is shown, behind as much of the question as fits', () => {

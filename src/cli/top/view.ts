@@ -1,3 +1,5 @@
+import { LONGEST_KEY } from '../../base/arguments.ts'
+import { LONGEST_REASON } from '../../errors.ts'
 import type { InspectedHolder } from '../../index.ts'
 import { clickOf, type Key } from './keys.ts'
 import type { Row, RowOrder } from './rows.ts'
@@ -156,18 +158,12 @@ function typed(view: TopView & { readonly typing: Typing }, key: Key): TopView {
       return { ...view, typing: undefined }
     default: {
       const text = edited(typing.text, key)
-      return text.length < typing.text.length || fitsAnswer(text) ? withText(text) : view
+      return text.length < typing.text.length || text.length <= LONGEST[typing.tag] ? withText(text) : view
     }
   }
 }
 
-/** A longer text would take long to draw after each key. */
-export function fitsAnswer(text: string): boolean {
-  return Buffer.byteLength(text) <= LONGEST_ANSWER_BYTES
-}
-
-/** No name of a job is longer. */
-const LONGEST_ANSWER_BYTES = 500
+const LONGEST = { filter: LONGEST_KEY, evict: LONGEST_REASON } as const
 
 /** A typed text after another key. */
 export function edited(text: string, key: Key): string {

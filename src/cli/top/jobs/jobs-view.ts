@@ -3,7 +3,7 @@ import { filterWith, type GivenFilter, isFiltered, NO_FILTER, type TypedPart } f
 import { plain } from '../../text.ts'
 import { UsageError } from '../../usage-error.ts'
 import { clickOf, type Key } from '../keys.ts'
-import { BACK, edited, fitsAnswer, HELP, MOVES } from '../view.ts'
+import { BACK, edited, HELP, MOVES } from '../view.ts'
 
 /** What the user has chosen to see of the jobs. */
 export interface JobsView {
@@ -261,13 +261,16 @@ function typed(view: JobsView & { readonly typing: JobsTyping }, key: Key): Jobs
     return ERASERS.includes(key) ? { ...view, typing: { ...typing, text: '', problem: undefined } } : view
   const text = edited(typing.text, key)
   // Ids of the command line may be longer. They can be shortened.
-  if (fitsAnswer(text) || text.length < typing.text.length)
+  if (Buffer.byteLength(text) <= LONGEST_ANSWER_BYTES || text.length < typing.text.length)
     return {
       ...view,
       typing: typing.tag === 'action' ? { ...typing, text } : { ...typing, text, problem: undefined },
     }
   return typing.tag === 'action' ? view : { ...view, typing: { ...typing, problem: TOO_LONG } }
 }
+
+/** No name of a job is longer. */
+const LONGEST_ANSWER_BYTES = 500
 
 /** It stays until the text is erased: an id that was cut off would be the id of another job. */
 const TOO_LONG = 'This text is too long. Backspace erases it.'
