@@ -16,6 +16,7 @@ export class LiveViewers {
   readonly #awaitingLook: Set<() => void> = new Set()
   #watch: RoomWatch | undefined
   #ending: NodeJS.Timeout | undefined
+  #repeating: NodeJS.Timeout | undefined
   /** `again`: the round that runs is followed by another one. */
   #round: 'none' | 'runs' | 'again' = 'none'
   #hasWarned = false
@@ -82,13 +83,26 @@ export class LiveViewers {
     // With a viewer, the watch does not end.
     void this.watch
     if (isThere) sendTo(viewer, first)
+    if (this.#repeating === undefined) this.#repeatLater()
   }
 
   /** Sends every viewer its view as it is now. While the viewers get an earlier one, all calls together begin one more round. */
   sendAll(): void {
     this.#settleLooks()
+    this.#send()
+  }
+
+  #send(): void {
+    this.#repeatLater()
     if (this.#round !== 'none') this.#round = 'again'
     else void this.#sendRounds()
+  }
+
+  /** During a long look the present view is sent again, also if nothing was seen yet: a page takes a silent stream for broken. */
+  #repeatLater(): void {
+    clearTimeout(this.#repeating)
+    this.#repeating = setTimeout(() => this.#send(), QUIET_MS)
+    this.#repeating.unref()
   }
 
   async #sendRounds(): Promise<void> {
@@ -160,6 +174,8 @@ export class LiveViewers {
   #stopWatch(): void {
     this.#watch?.stop()
     this.#watch = undefined
+    clearTimeout(this.#repeating)
+    this.#repeating = undefined
     this.#settleLooks()
   }
 
@@ -211,4 +227,6 @@ function sendTo(viewer: Viewer, message: string): void {
 const MOST_VIEWERS = 250
 const LINGER_MS = 60_000
 const FRESH_MS = 2000
+/** Half of the time after which a page takes its stream for broken. */
+const QUIET_MS = 10_000
 const LONGEST_BLOCK_MS = 30_000

@@ -56,6 +56,23 @@ test('while a page is open the watch does not end, and the minute begins when th
   expect(looks).toBe(before)
 })
 
+test('during a long look the view is sent again, also during the first look', async () => {
+  // A watch whose first look goes on and on.
+  const watch = watchRooms(locks)
+  watch.stop()
+  const viewers = new LiveViewers(() => watch)
+  await using server = await serve((_, response) =>
+    viewers.join(response, { name: 'at', view: ({ snapshot }) => ({ at: snapshot.at }) }),
+  )
+  const stream = await listen(server.port, '/')
+  for (let round = 0; round < 3; round += 1) {
+    await vi.advanceTimersByTimeAsync(10_000)
+    expect(await stream.next()).toEqual({ at: 0 })
+  }
+  stream.leave()
+  viewers.close()
+})
+
 test('a client that has not taken a message for half a minute is dropped', async () => {
   await using server = await serve((_, response) =>
     live.join(response, { name: 'text', view: () => ({ text: 'x'.repeat(8_000_000) }) }),
