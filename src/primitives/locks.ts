@@ -297,7 +297,8 @@ export class Locks {
    * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing, and leaves out keys that another
    * program has written. A view may be out of date by the time it is read.
    *
-   * `onPage`: called with each answer of the store. An answer may have no key, if few keys lie among millions of others.
+   * `onPage`: a function that is called, without arguments, whenever the store has answered, also if it found no key: a sign that
+   * a long listing goes on.
    */
   async *inspect(
     options: {
