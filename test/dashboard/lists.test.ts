@@ -225,6 +225,11 @@ describe('a list', () => {
     await tick().check()
     await page.getByLabel('Show').selectOption('contended')
     await page.getByText('Select keys to evict their holders').waitFor()
+    await page.getByLabel('Show').selectOption('all')
+    await tick().check()
+    await page.getByText('1 key selected').waitFor()
+    await page.getByLabel('As', { exact: true }).selectOption('tree')
+    await page.getByText('Select keys to evict their holders').waitFor()
   })
 
   test('evicts everybody who was shown with a key when it asked, and nobody who came later', async () => {

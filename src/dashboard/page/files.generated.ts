@@ -2950,7 +2950,7 @@ export function keysView({ place, go, say }) {
   const grid = table({ caption: 'Keys', className: 'keys', columns, rows, sorting: order })
   const askedNow = () => chosen.keys.map((key) => ({ key, fence: fences.get(key) }))
   const filter = (changes) => {
-    // Nobody sees any more what was ticked.
+    // Ticked keys may be hidden now. Those in a closed group stay ticked, and are counted above the list.
     chosen.clear()
     go({ ...changes, page: 0 })
   }
@@ -2972,7 +2972,7 @@ export function keysView({ place, go, say }) {
       'div',
       {},
       statistics.node,
-      toolbar(place, { go, filter, sort: order.node }),
+      toolbar(place, { filter, sort: order.node }),
       listBar({ pager: pager.node, actions: [changes], query }),
       grid,
       empty,
@@ -3018,13 +3018,13 @@ function nothing({ search = '', show = 'all' }) {
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
 }
 
-function toolbar(place, { go, filter, sort }) {
+function toolbar(place, { filter, sort }) {
   return element(
     'form',
     { class: 'tools', role: 'search', onsubmit: (event) => event.preventDefault() },
     searchField(place, filter),
     choice('Show', place.show ?? 'all', FILTERS, (show) => filter({ show })),
-    choice('As', place.as ?? 'list', SHAPES, (as) => go({ as, page: 0 }), 't'),
+    choice('As', place.as ?? 'list', SHAPES, (as) => filter({ as }), 't'),
     sort,
   )
 }
