@@ -205,7 +205,8 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
 
   unanswered(error: unknown): void {
     assert(this.isLive, 'a lease that is over is renewed')
-    this.lastError = error
+    // An answer about other leases of the same batch says nothing about this one.
+    this.lastError = error ?? this.lastError
     // Without renewal the request was a check for eviction, and is made again.
     this.checking = true
     const at = this.now()

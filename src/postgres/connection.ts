@@ -105,6 +105,7 @@ export class PostgresConnection {
   backendPid = 0
   /** When its server started. Another server may have a backend of the same id, or none. */
   serverStart = ''
+  isStandby = false
   /** Called when an answer is owed for a while: the statement takes long, or the connection is dead. */
   onSuspicion: (() => void) | undefined
   /** How many statements have been answered, or have failed. */
@@ -139,6 +140,7 @@ export class PostgresConnection {
     if (!tookSettings) await this.ask('commit', [])
     this.backendPid = Number(row?.['pid'])
     this.serverStart = String(row?.['start'])
+    this.isStandby = row?.['standby'] === 'true'
     this.isPooled = this.backendPid !== this.session.announcedPid
     this.#hasOwnDefaults = Number(row?.['ours']) === own.length
     const limitMs = Number(row?.['limit'])
@@ -261,6 +263,7 @@ const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']
 function question(settings: readonly (readonly [string, string])[]): string {
   const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
   return `select pg_backend_pid()::text as pid, extract(epoch from pg_catalog.pg_postmaster_start_time())::text as start,
+    pg_catalog.pg_is_in_recovery()::text as standby,
     (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours,
     (select reset_val from pg_catalog.pg_settings where name = 'statement_timeout') as limit`
 }

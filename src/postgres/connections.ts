@@ -324,9 +324,10 @@ class Connections implements PostgresConnections {
     const second = await this.#openConnection(this.#start.limitMs)
     try {
       for (const [suspect, answers] of this.#suspects) {
-        // The address may lead to several servers.
-        if (second.serverStart !== suspect.serverStart) continue
-        const [row] = await second.ask(STATE, [String(suspect.backendPid)])
+        const isElsewhere = second.serverStart !== suspect.serverStart
+        // The address may lead to several standbys. If it leads to another primary, the server of the suspect has been replaced.
+        if (isElsewhere && second.isStandby) continue
+        const [row] = isElsewhere ? [] : await second.ask(STATE, [String(suspect.backendPid)])
         // Without a row the backend is gone.
         const isAtWork = row !== undefined && !String(row['state']).startsWith('idle')
         if (isAtWork || suspect.answers !== answers) continue

@@ -80,7 +80,14 @@ class SharedConnections implements PostgresConnections {
         ? executorOf(client as unknown as SqlClient)
         : {
             query: (text, parameters) =>
-              this.#onClient((executor, isBroken) => executor.query(text, parameters).catch(isBroken)),
+              this.#onClient((executor, isBroken) =>
+                executor.query(text, parameters).catch((error: Error) => {
+                  const state = sqlState(error)
+                  if (state === undefined || /^(57P|08)/.test(state)) isBroken(error)
+                  // The server has refused the statement, and the connection is sound.
+                  throw error
+                }),
+              ),
           }
     this.#own = own
   }

@@ -40,7 +40,7 @@ export class PostgresRenewals {
   /** When the calls about single tickets that are under way began, the oldest first. */
   readonly #sent = new Map<readonly Ticket[], number>()
   /** The last of these calls that failed because a room stayed locked. */
-  #overdue: { at: number; readonly error?: unknown } = { at: Number.NEGATIVE_INFINITY }
+  #overdue: { readonly at: number; readonly error?: unknown } = { at: Number.NEGATIVE_INFINITY }
 
   constructor(host: PostgresRenewalHost) {
     this.#host = host
@@ -56,12 +56,8 @@ export class PostgresRenewals {
     if (plan === undefined) await this.#askEach(renewal, [...tickets.keys()])
     else await this.#askAsPlanned(renewal, plan)
     // Of some of the tickets the caller knows enough, and asks about the others again: then these get the error.
-    if (
-      this.#isDelayed() &&
-      this.#overdue.error !== undefined &&
-      renewal.answers.every((one) => one === undefined)
-    )
-      throw this.#overdue.error
+    const { at, error } = this.#overdue
+    if (performance.now() - at < OVERDUE_MS && renewal.answers.every((one) => one === undefined)) throw error
     return renewal.answers
   }
 
@@ -150,8 +146,6 @@ export class PostgresRenewals {
       ['key'],
     )
     const taken = await this.#host.takenOf(keys)
-    // The room may stay locked for longer than this process remembers the call that failed.
-    if (taken.size > 0 && this.#overdue.error !== undefined) this.#overdue.at = performance.now()
     return places.filter((place) => !taken.has(keyAt(place)))
   }
 

@@ -924,7 +924,16 @@ where (pg_catalog.hashtext(key) operator(pg_catalog.&) 1023)::bigint operator(pg
     and not exists (
       select from pg_catalog.pg_stat_activity as session
       where session.pid operator(pg_catalog.=) held.pid
-        and session.xact_start operator(pg_catalog.>) (pg_catalog.clock_timestamp() operator(pg_catalog.-) '1.5 s'::interval)
+        and (
+          session.xact_start operator(pg_catalog.>) (pg_catalog.clock_timestamp() operator(pg_catalog.-) '1.5 s'::interval)
+          -- Of the sessions of other roles one may see only who waits for them, and since when.
+          or session.xact_start is null and coalesce(session.state, 'disabled') operator(pg_catalog.=) 'disabled' and not exists (
+            select from pg_catalog.pg_locks as late
+            where late.locktype operator(pg_catalog.=) 'advisory' and not late.granted and late.objsubid operator(pg_catalog.=) 2
+              and late.classid operator(pg_catalog.=) held.classid and late.objid operator(pg_catalog.=) held.objid
+              and late.waitstart operator(pg_catalog.<) (pg_catalog.clock_timestamp() operator(pg_catalog.-) '1.5 s'::interval)
+          )
+        )
     )
 ))
 `,
