@@ -86,6 +86,7 @@ class AcquireRound {
             record,
             votes: decision.votes,
             proposal: this.#proposal,
+            asksAgain: attempt <= PUT_OFF_ROUNDS,
           }))
         if (fence === undefined) {
           if (attempt < MOST_ROUNDS) return undefined
@@ -206,3 +207,5 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
 
 /** After so many rounds without a quorum for any ticket, one with patience 0 gets `busy` although nobody has the key. */
 const MOST_ROUNDS = 6
+/** So many rounds put off a fence that is far ahead, as on a clock that is off. Then the ticket claims it: the others may stay taken. */
+const PUT_OFF_ROUNDS = 3

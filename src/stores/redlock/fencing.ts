@@ -13,22 +13,21 @@ import { isOurs, type TicketRecord } from './tickets.ts'
  *
  * - If a quorum voted with the proposed fence, it is agreed. Each of these servers gave it above all its earlier fences, and gives
  *   only larger ones afterwards.
- * - Otherwise the ticket claims the largest of these fences on a quorum. A server accepts a claim only while the ticket has its vote,
- *   and only above all earlier claims for this key.
+ * - Otherwise the ticket claims the largest of these fences on a quorum; if they are far apart, about the lowest one that a quorum can
+ *   accept. A server accepts a claim only while the ticket has its vote, and only above all earlier claims for this key.
  *
  * Any two quorums share a server, so two tickets never get the same fence. That server also raises its last fence to the claimed
  * one, so a ticket that begins after another has finished gets a larger fence. A server that lost its data begins with the
  * time in µs. Its votes do not count for `maxTtl`, and it accepts no fence that is so far ahead of its time. So by then its time is
  * larger than every fence that it has accepted.
  *
- * If the clocks of some servers are further apart than that, these servers do not agree on a fence. Then the ticket claims a lower one,
- * on a quorum of servers that all gave no more than that.
+ * If the clocks of some servers are further apart than that, these servers do not agree on a fence, and a quorum of others has to.
  *
  * `undefined`: a vote was lost before the claim, for instance because its server went away. The ticket should ask again.
  */
 export async function claimFence(
   quorum: Quorum,
-  { ticket, record, votes, proposal }: VotedTicket,
+  { ticket, record, votes, proposal, asksAgain }: VotedTicket,
 ): Promise<bigint | undefined> {
   const agreed = quorum.fences ? agreedFence(votes, quorum.majority) : undefined
   // Fences that are equal and not the proposed one are a coincidence: these servers had the same last fence. They have not
@@ -39,17 +38,16 @@ export async function claimFence(
   for (const vote of votes) bounds.gave(vote.server, quorum.fences ? vote.fence : NO_FENCE)
   let fence = bounds.next() ?? NO_FENCE
   // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
-  let servers = bounds.isKnown(fence) ? votes.map((vote) => vote.server) : quorum.servers
+  // A server that is away is asked, too, because its error belongs into that of the claim.
+  const isWhole = !quorum.servers.some((server) => server.isFaulty)
+  let servers = isWhole && bounds.isKnown(fence) ? votes.map((vote) => vote.server) : quorum.servers
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
     const refused = await claim(quorum, ticket, { fence, servers, bounds })
     if (refused === undefined) return fence
     const next = record.isOver ? undefined : bounds.next()
     if (next === undefined) return lost(quorum, refused, { bounds, key: ticket.key })
     // A server that does not let the ticket in yet may do so in the next round, and its clock may be right.
-    if (bounds.isFar(fence, next) && hasGone(refused) && record.putOffClaims < MOST_PUT_OFF) {
-      record.putOffClaims += 1
-      return undefined
-    }
+    if (asksAgain && bounds.isFar(fence, next) && hasGone(refused)) return undefined
     // A server has one last fence for all keys. If many readers of many keys claim at once, only a larger step gets ahead of
     // them.
     fence = next > fence ? next + randomBelow(2 ** Math.min(2 * attempt, 20)) : next
@@ -69,6 +67,8 @@ export interface VotedTicket {
   readonly votes: readonly Vote[]
   /** The fence that the servers were asked to give, if there was one. */
   readonly proposal?: Proposal | undefined
+  /** The ticket asks again at once if there is no fence, so it may put off a fence that is far ahead. */
+  readonly asksAgain: boolean
 }
 
 /** The vote of one server, and the fence that it gave the ticket. */
@@ -166,8 +166,6 @@ function randomBelow(limit: number): bigint {
 }
 
 const MOST_CLAIMS = 12
-/** So many rounds of a ticket put off a fence that is far ahead. Then it claims that fence: the server may stay taken. */
-const MOST_PUT_OFF = 3
 
 const CLOCKS_APART =
   'Too few of the Redis servers agree on a fence, because the clocks of some of them are `maxTtl` or more apart, or the last fence of one is ahead, because its clock was set back. `holdfast doctor` shows by how much the clocks differ. Set them. If they agree, wait, or replace that server by an empty one.'

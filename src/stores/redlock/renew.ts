@@ -147,6 +147,7 @@ class Renewal {
         ticket: this.#ticket,
         record,
         votes: votesOf(this.#quorum, answers),
+        asksAgain: false,
       }))
     if (fence === undefined) throw votesLostError(this.#ticket.key)
     record.fence = fence

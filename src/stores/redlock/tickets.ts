@@ -27,8 +27,6 @@ export interface TicketRecord {
   hasMissedRenewal: boolean
   /** A vote came after its round was decided. The next round waits for all servers, or that vote would never be counted. */
   waitsForAll: boolean
-  /** How many rounds ended before the claim of a fence that is far ahead, as on a clock that is off; see fencing.ts. */
-  putOffClaims: number
   /** How many rounds in a row ended without a quorum for any ticket. */
   splitVotes: number
 }
@@ -114,6 +112,5 @@ const NEW_RECORD: Readonly<TicketRecord> = {
   lastRound: undefined,
   hasMissedRenewal: false,
   waitsForAll: false,
-  putOffClaims: 0,
   splitVotes: 0,
 }
