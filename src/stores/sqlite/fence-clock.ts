@@ -41,5 +41,4 @@ export function momentAfterReboot(last: Moment, time: StoreTime): Moment {
 }
 
 const GOOD_MS = 1000
-/** More than the moments that a power cut may have lost. */
-export const LOST_AT_MOST_MS = 600_000
+const LOST_AT_MOST_MS = 600_000

@@ -9,7 +9,7 @@ import {
   rollBack,
   SCHEMA_VERSION,
 } from './create-file.ts'
-import { LOST_AT_MOST_MS, type Moment, momentAfterReboot } from './fence-clock.ts'
+import { type Moment, momentAfterReboot } from './fence-clock.ts'
 import { refuseNetworkFileSystem } from './file-system.ts'
 import { realLockPath } from './real-path.ts'
 import { type Database, openDatabase, type PreparedStatement, type SqliteEngine } from './sqlite-engine.ts'
@@ -150,7 +150,8 @@ export class LockFile {
    * reboot: a container may have a name of its own, and a runtime may not be allowed to read it. So either of two things has to come
    * with it: a clock that is behind, or a wall clock that has gained on it. Since the machine's clock begins anew with each boot, the
    * gain is at least what that clock showed last. A machine that sleeps gains, too, but seldom for longer than it ran before. The
-   * fence clock of the file stands in for the wall clock. It may be ahead by what it gained after the boot.
+   * fence clock of the file stands in for the wall clock. After a boot it is ahead by up to ten minutes. So a reboot within the first
+   * minutes after another one may stay unnoticed: then the rows last for as long as they had been renewed for, and nobody loses a lease.
    */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options
@@ -166,7 +167,7 @@ export class LockFile {
     const isBehind = time.ms < meta.ms
     if (meta.boot === boot && (boot !== '' || !isBehind)) return
     const gainedMs = (time.us - meta.us) / 1000 - (time.ms - meta.ms)
-    if (isBehind || (meta.boot !== boot && gainedMs > Math.max(meta.ms - LOST_AT_MOST_MS, MOST_SET_MS)))
+    if (isBehind || (meta.boot !== boot && gainedMs > Math.max(meta.ms, MOST_SET_MS)))
       database.exec('DELETE FROM holder; DELETE FROM waiter; DELETE FROM tombstone; DELETE FROM closure')
     const mayBeNew = isBehind || (meta.boot !== '' && boot !== '')
     const { ms, us } = mayBeNew ? momentAfterReboot(meta, time) : meta
