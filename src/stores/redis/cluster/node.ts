@@ -60,8 +60,8 @@ export class ClusterNode {
         onLost: () => {
           const listened = this.#listens
           this.#silence()
-          this.#listenAgainAt = performance.now() + LISTEN_PAUSE_MS
           if (listened) onLost()
+          else this.#listenAgainAt = performance.now() + LISTEN_PAUSE_MS
         },
       },
       { sharded: true },
@@ -110,5 +110,5 @@ export class ClusterNode {
 }
 
 const SWEEP_MS = 1000
-/** After a connection was lost. Meanwhile the messages come by the inbox for all servers. */
+/** After a connection on which the server subscribed to nothing. Meanwhile the messages come by the inbox for all servers. */
 const LISTEN_PAUSE_MS = 1000

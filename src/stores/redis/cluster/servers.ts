@@ -257,6 +257,7 @@ export class ClusterServers implements Topology, SlotRouter {
       return
     }
     node.suspect = true
+    this.#refused = 0
     for (const inbox of this.#inboxes) inbox.leave(node)
     this.#search()
   }

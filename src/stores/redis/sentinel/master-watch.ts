@@ -22,7 +22,7 @@ type MasterReport = { readonly address: ServerAddress; readonly epoch: number } 
 
 /**
  * Knows the address of the master. Asks all Sentinels at once, so one that hangs costs nothing. A majority of answers
- * of which one names a master is enough. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
+ * is enough if one of them names a master. The answer with the highest epoch counts, because a Sentinel that is cut off together with the old master
  * has not seen the fail-over. Until it is closed, it subscribes to the fail-overs that each Sentinel announces.
  *
  * All connections of a store share one search. While no master can be used, the search pauses before it asks again, and longer each

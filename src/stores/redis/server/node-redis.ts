@@ -103,8 +103,10 @@ class NodeRedisCommands implements RawConnection {
     this.#socket = new NodeRedisSocket(redis)
     this.#redis.on('ready', () => this.#settle())
     this.#redis.on('error', (error: unknown) => {
-      // The socket is sound, so the decoder has failed: each request would get the reply to another one from now on.
-      destroy(this.#redis)
+      // Either the socket has failed, and the client closes it right after this event. Or the decoder has: each request would get the
+      // reply to another one from now on.
+      if (this.#redis.isReady) destroy(this.#redis)
+      else setImmediate(destroy, this.#redis)
       onLost()
       this.#settle(error)
     })
