@@ -29,7 +29,11 @@ export function leadersView({ place, go }) {
       grid.hidden = view.rows.length === 0
       setText(
         empty,
-        view.rows.length > 0 ? '' : 'Nobody leads. Elections are shown while somebody leads or observes.',
+        view.rows.length > 0
+          ? ''
+          : view.at === 0
+            ? 'Nothing was seen yet.'
+            : 'Nobody leads. Elections are shown while somebody leads or observes.',
       )
       pager.update(view)
     },

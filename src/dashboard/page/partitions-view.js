@@ -29,7 +29,14 @@ export function partitionsView({ place, go }) {
         ({ id }) => id,
         partitionSection,
       )
-      setText(empty, view.rows.length > 0 ? '' : 'No process is a member of a partition.')
+      setText(
+        empty,
+        view.rows.length > 0
+          ? ''
+          : view.at === 0
+            ? 'Nothing was seen yet.'
+            : 'No process is a member of a partition.',
+      )
       pager.update(view)
     },
   }
