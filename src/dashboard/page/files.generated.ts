@@ -3174,7 +3174,11 @@ export function leadersView({ place, go }) {
       grid.hidden = view.rows.length === 0
       setText(
         empty,
-        view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : 'Nobody leads. Elections are shown while somebody leads or observes.',
+        view.rows.length > 0
+          ? ''
+          : view.at === 0
+            ? 'Nothing was seen yet.'
+            : 'Nobody leads. Elections are shown while somebody leads or observes.',
       )
       pager.update(view)
     },
@@ -3803,7 +3807,14 @@ export function partitionsView({ place, go }) {
         ({ id }) => id,
         partitionSection,
       )
-      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : 'No process is a member of a partition.')
+      setText(
+        empty,
+        view.rows.length > 0
+          ? ''
+          : view.at === 0
+            ? 'Nothing was seen yet.'
+            : 'No process is a member of a partition.',
+      )
       pager.update(view)
     },
   }
