@@ -97,7 +97,7 @@ describe('inspect', () => {
     [{ prefix: 5 }, 'Expected `prefix` to be a string, got 5.'],
     [{ pageSize: 0 }, 'Expected `pageSize` to be a whole number from 1 to 10000, got 0.'],
     [{ pageSize: 1.5 }, 'Expected `pageSize` to be a whole number from 1 to 10000, got 1.5.'],
-    [{ perfix: 'k' }, 'Expected the options to be among `prefix`, `pageSize`, got `perfix`.'],
+    [{ perfix: 'k' }, 'Expected the options to be among `prefix`, `pageSize`, `onPage`, got `perfix`.'],
     [null, 'Expected the options to be an object, got null.'],
     ['k', 'Expected the options to be an object, got "k".'],
   ])('refuses %j', async (options, message) => {
