@@ -10,7 +10,9 @@ export interface FakeRedis extends AsyncDisposable {
 }
 
 /** `reply` returns the answer to a command, in the words of the protocol: `+OK\r\n`. */
-export async function startFakeRedis(reply: (command: readonly string[]) => string): Promise<FakeRedis> {
+export async function startFakeRedis(
+  reply: (command: readonly string[], connection: Socket) => string,
+): Promise<FakeRedis> {
   const sockets = new Set<Socket>()
   let commands = 0
   const server = createServer((socket) => {
@@ -25,7 +27,7 @@ export async function startFakeRedis(reply: (command: readonly string[]) => stri
         if (command === undefined) return
         received = received.slice(command.length)
         commands += 1
-        socket.write(reply(command.words))
+        socket.write(reply(command.words, socket))
       }
     })
   })

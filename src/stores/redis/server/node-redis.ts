@@ -103,10 +103,9 @@ class NodeRedisCommands implements RawConnection {
     this.#socket = new NodeRedisSocket(redis)
     this.#redis.on('ready', () => this.#settle())
     this.#redis.on('error', (error: unknown) => {
-      // Either the socket has failed, and the client closes it right after this event. Or the decoder has: each request would get the
-      // reply to another one from now on.
+      // The socket is sound, so the decoder has failed: each request would get the reply to another one from now on. Not while the client
+      // connects: it would be `ready` afterwards, and closed.
       if (this.#redis.isReady) destroy(this.#redis)
-      else setImmediate(destroy, this.#redis)
       onLost()
       this.#settle(error)
     })

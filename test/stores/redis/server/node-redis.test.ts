@@ -36,6 +36,21 @@ test.each(Object.entries(sinceFive))(
   },
 )
 
+test.each(Object.entries(clients))(
+  'through %s, a request right after a reset of the connection opens another one',
+  async (_, newClient) => {
+    await using server = await startFakeRedis(([command, word = ''], connection) => {
+      if (word === 'reset') connection.resetAndDestroy()
+      return command === 'GET' ? bulk(word) : '+OK\r\n'
+    })
+    const connection = nodeRedisLink(newClient(server.url)).open(() => {})
+    const get = (word: string): Promise<unknown> => connection.send('GET', [word])
+    expect(await get('first').then(() => get('reset').catch(() => get('second')))).toBe('second')
+    for (const word of ['third', 'fourth']) expect(await get(word)).toBe(word)
+    connection.close()
+  },
+)
+
 describe.each(Object.entries(clients))('through %s, no connection is left', (_, newClient) => {
   test.each(['', ':sesame@'])('if it is closed while its socket is connecting to %shost', async (access) => {
     await using server = await startCountingServer()
