@@ -326,7 +326,7 @@ class Connections implements PostgresConnections {
       for (const [suspect, answers] of this.#suspects) {
         const isElsewhere = second.serverStart !== suspect.serverStart
         // The address may lead to several standbys. If it leads to another primary, the server of the suspect has been replaced.
-        if (isElsewhere && second.isStandby) continue
+        if (isElsewhere && (second.isStandby || suspect.isStandby)) continue
         const [row] = isElsewhere ? [] : await second.ask(STATE, [String(suspect.backendPid)])
         // Without a row the backend is gone.
         const isAtWork = row !== undefined && !String(row['state']).startsWith('idle')

@@ -83,7 +83,8 @@ class SharedConnections implements PostgresConnections {
               this.#onClient((executor, isBroken) =>
                 executor.query(text, parameters).catch((error: Error) => {
                   const state = sqlState(error)
-                  if (state === undefined || /^(57P|08)/.test(state)) isBroken(error)
+                  // The session has ended, its server takes no writes, or somebody has left a failed transaction open.
+                  if (state === undefined || /^(57P|08|25006|25P02)/.test(state)) isBroken(error)
                   // The server has refused the statement, and the connection is sound.
                   throw error
                 }),

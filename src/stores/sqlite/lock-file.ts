@@ -150,8 +150,8 @@ export class LockFile {
    * reboot: a container may have a name of its own, and a runtime may not be allowed to read it. So either of two things has to come
    * with it: a clock that is behind, or a wall clock that has gained on it. Since the machine's clock begins anew with each boot, the
    * gain is at least what that clock showed last. A machine that sleeps gains, too, but seldom for longer than it ran before. The
-   * fence clock of the file stands in for the wall clock. After a boot it is ahead by up to ten minutes. So a reboot within the first
-   * minutes after another one may stay unnoticed: then the rows last for as long as they had been renewed for, and nobody loses a lease.
+   * fence clock of the file stands in for the wall clock. After a reboot it is ahead by ten minutes or more, until the wall clock has
+   * caught up. So the next reboot may stay unnoticed: then the rows last for as long as they had been renewed for, and nobody loses a lease.
    */
   #dropFormerBoot(): void {
     const { boot, now } = this.#options

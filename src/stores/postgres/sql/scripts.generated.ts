@@ -930,7 +930,7 @@ where (pg_catalog.hashtext(key) operator(pg_catalog.&) 1023)::bigint operator(pg
           or session.xact_start is null and coalesce(session.state, 'disabled') operator(pg_catalog.=) 'disabled' and not exists (
             select from pg_catalog.pg_locks as late
             where late.locktype operator(pg_catalog.=) 'advisory' and not late.granted and late.objsubid operator(pg_catalog.=) 2
-              and late.classid operator(pg_catalog.=) held.classid and late.objid operator(pg_catalog.=) held.objid
+              and late.database operator(pg_catalog.=) held.database and late.classid operator(pg_catalog.=) held.classid and late.objid operator(pg_catalog.=) held.objid
               and late.waitstart operator(pg_catalog.<) (pg_catalog.clock_timestamp() operator(pg_catalog.-) '1.5 s'::interval)
           )
         )
