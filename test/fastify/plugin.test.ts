@@ -354,7 +354,7 @@ test('a repetition that was answered by a time-out while it waited leaves the ke
   let runs = 0
   const { url } = await serve({ locks }, (app) => {
     const idempotent = app.idempotent({ remember: 50, scope: () => 'ada', wait: '1m' })
-    app.post('/', { handlerTimeout: 100, preHandler: idempotent }, async () => `run ${++runs}`)
+    app.post('/', { handlerTimeout: 1000, preHandler: idempotent }, async () => `run ${++runs}`)
   })
   const post = () => fetch(url, { method: 'POST', headers: { 'idempotency-key': 'k' } })
   expect((await post()).status).toBe(503)
