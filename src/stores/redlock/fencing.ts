@@ -130,7 +130,7 @@ function lost(
   const answers = tally.answers.filter((answer) => answer !== undefined)
   if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(quorum, key)
   if (bounds.areApart && !hasGone(tally)) {
-    throw clocksApartError(quorum, tally, key)
+    throw clocksApartError(tally, key)
   }
   if (answers.length < quorum.majority) throw tooFewError(quorum, tally, key)
 }
@@ -144,16 +144,9 @@ export function votesLostError(key: string): StoreError {
 }
 
 /** A server that does not answer is a part of the cause: with it the others might agree. */
-function clocksApartError(
-  { servers, majority }: Quorum,
-  { answers, errors }: Tally<ClaimAnswer>,
-  key: string,
-): StoreError {
-  const [cause] = errors
-  const answered = answers.filter((answer) => answer !== undefined).length
-  const away = `Only ${answered} of the ${servers.length} servers answered, and ${majority} of them have to agree.`
-  const why = cause instanceof StoreError ? ` Of another one: ${cause.message}` : ''
-  const message = errors.length === 0 ? CLOCKS_APART : `${CLOCKS_APART} ${away}${why}`
+function clocksApartError({ errors: [cause] }: Tally<ClaimAnswer>, key: string): StoreError {
+  const message =
+    cause instanceof StoreError ? `${CLOCKS_APART} One more is missing: ${cause.message}` : CLOCKS_APART
   return new StoreError('store-unavailable', message, { key, cause })
 }
 
