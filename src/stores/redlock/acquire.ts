@@ -207,5 +207,8 @@ function decide(quorum: Quorum, key: string, tally: Tally<AcquireAnswer>): Decis
 
 /** After so many rounds without a quorum for any ticket, one with patience 0 gets `busy` although nobody has the key. */
 const MOST_ROUNDS = 6
-/** So many rounds put off a fence that is far ahead, as on a clock that is off. Then the ticket claims it: the others may stay taken. */
+/**
+ * In so many rounds the ticket puts off a fence that is far ahead, as on a clock that is off. Then it claims that fence, because the other
+ * servers may stay taken.
+ */
 const PUT_OFF_ROUNDS = 3

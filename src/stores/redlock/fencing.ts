@@ -38,7 +38,7 @@ export async function claimFence(
   for (const vote of votes) bounds.gave(vote.server, quorum.fences ? vote.fence : NO_FENCE)
   let fence = bounds.next() ?? NO_FENCE
   // First only the servers whose votes are known, as they accept the claim at once. The others are asked if that fails.
-  // A server that is away is asked, too, because its error belongs into that of the claim.
+  // A server that is away is asked, too, so that an error can name it.
   const isWhole = !quorum.servers.some((server) => server.isFaulty)
   let servers = isWhole && bounds.isKnown(fence) ? votes.map((vote) => vote.server) : quorum.servers
   for (let attempt = 1; attempt <= MOST_CLAIMS; attempt += 1) {
@@ -129,9 +129,7 @@ function lost(
 ): undefined {
   const answers = tally.answers.filter((answer) => answer !== undefined)
   if (answers.some(({ tag }) => tag === 'forgetful')) throw forgetfulError(quorum, key)
-  if (bounds.areApart && !hasGone(tally)) {
-    throw clocksApartError(tally, key)
-  }
+  if (bounds.areApart && !hasGone(tally)) throw clocksApartError(tally, key)
   if (answers.length < quorum.majority) throw tooFewError(quorum, tally, key)
 }
 
@@ -146,7 +144,9 @@ export function votesLostError(key: string): StoreError {
 /** A server that does not answer is a part of the cause: with it the others might agree. */
 function clocksApartError({ errors: [cause] }: Tally<ClaimAnswer>, key: string): StoreError {
   const message =
-    cause instanceof StoreError ? `${CLOCKS_APART} One more is missing: ${cause.message}` : CLOCKS_APART
+    cause instanceof StoreError
+      ? `${CLOCKS_APART} One more server is missing: ${cause.message}`
+      : CLOCKS_APART
   return new StoreError('store-unavailable', message, { key, cause })
 }
 

@@ -92,7 +92,8 @@ export class Inbox {
         this.#server = undefined
         this.#isLost = true
       })
-      // So that the tickets of this process name the new socket, or none, and are in the new file. Once only while no socket can be opened.
+      // The tickets of this process then name the new socket, or none, and are in the new file. While no socket can be opened, they are
+      // asked about once.
       if (open !== undefined || !this.#isLost) this.#deliver({ tag: 'all' })
     }
     this.#isReopening = false

@@ -134,7 +134,7 @@ test('an error about clocks that are apart says which server does not answer, to
     await expect(store.acquire(ticket({ key, patienceMs: 0 }))).rejects.toMatchObject({
       code: 'store-unavailable',
       message: expect.stringMatching(
-        /`maxTtl` or more apart.* One more is missing: Redis server 3 of the list does not answer/,
+        /`maxTtl` or more apart.* One more server is missing: Redis server 3 of the list does not answer/,
       ),
     })
 })
