@@ -3,6 +3,7 @@ import { isAt, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { Operation } from './grpc/messages.ts'
 import { EtcdRoom } from './rooms/room.ts'
 import { type RoomEntry, type TicketEntry, tombstoneText } from './rooms/room-entry.ts'
+import type { LockDelayKey } from './session/lock-delays.ts'
 import type { Session } from './session/session.ts'
 
 /** Removes tickets by force: all that the room has at one moment. */
@@ -70,25 +71,24 @@ async function evictSome(
   targets: readonly TicketEntry[],
   { holders, stay, reason }: EvictionParts,
 ): Promise<boolean> {
-  const { names, tickets, leases, delays } = session
+  const { tickets, leases, delays } = session
   const lease = await leases.tombstones(TOMBSTONE_MS)
   const value = tombstoneText({ evicted: true, reason })
   const operations: Operation[] = []
-  const lockDelays: [name: string, ms: number][] = []
+  const lockDelays: [LockDelayKey, ms: number][] = []
   for (const entry of targets) {
     operations.push({ tag: 'put', key: entry.name, value, lease: lease.id })
     const { lockDelayMs, state } = entry.value
     const isOffered = tickets.get(entry.id)?.state.tag === 'offered'
     const wasConfirmed = holders.includes(entry) && state === 'here' && !isOffered
     if (lockDelayMs === 0 || !wasConfirmed) continue
-    operations.push(await delays.operation(entry.key, entry.id, lockDelayMs))
-    lockDelays.push([names.lockDelay(entry.key, entry.id), lockDelayMs])
+    lockDelays.push([await delays.operation(entry.key, entry.id, lockDelayMs), lockDelayMs])
   }
   // First, because the answer may be lost.
-  for (const [name, ms] of lockDelays) delays.begin(name, ms)
+  for (const [operation, ms] of lockDelays) delays.begin(operation, ms)
   const { reply } = await session.transact({
     when: [...targets, ...stay].map(({ name, modRevision }) => isAt(name, modRevision)),
-    apply: operations,
+    apply: [...operations, ...lockDelays.map(([operation]) => operation)],
     otherwise: [],
   })
   return reply.succeeded

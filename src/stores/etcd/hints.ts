@@ -33,7 +33,8 @@ export function untilChangeMs({ tickets, delays }: Session, room: EtcdRoom): num
     if (state === undefined) changeMs = Math.min(changeMs, 'ttlMs' in value ? value.ttlMs : 1)
     else changeMs = Math.min(changeMs, 'until' in state ? state.until - now : DELETION_MS)
   }
-  for (const delay of room.lockDelays.values()) changeMs = Math.min(changeMs, delays.leftMs(delay))
+  for (const delay of room.lockDelays.values())
+    changeMs = Math.min(changeMs, delays.leftMs(delay) || DELETION_MS)
   return changeMs === Number.POSITIVE_INFINITY ? 1 : Math.max(1, Math.ceil(changeMs))
 }
 

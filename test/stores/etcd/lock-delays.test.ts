@@ -3,6 +3,7 @@ import type { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
 import type { KeyValue, TxnReply, TxnRequest } from '../../../src/stores/etcd/grpc/messages.ts'
 import { KeyNames } from '../../../src/stores/etcd/rooms/key-names.ts'
 import { EtcdRoom } from '../../../src/stores/etcd/rooms/room.ts'
+import { entryOf } from '../../../src/stores/etcd/rooms/room-entry.ts'
 import { EtcdLease } from '../../../src/stores/etcd/session/leases.ts'
 import { LockDelays } from '../../../src/stores/etcd/session/lock-delays.ts'
 import { FakeClock } from '../../engine/fake-clock.ts'
@@ -14,6 +15,7 @@ let isAway: boolean
 /** Runs while a deletion is on its way. */
 let beforeDeletion: () => void
 let overs: number
+let lastLease: number
 
 beforeEach(() => {
   clock = new FakeClock()
@@ -21,6 +23,7 @@ beforeEach(() => {
   isAway = false
   beforeDeletion = () => {}
   overs = 0
+  lastLease = 0
 })
 
 async function ask(_: unknown, { when, apply }: TxnRequest): Promise<{ readonly reply: TxnReply }> {
@@ -43,7 +46,7 @@ function newDelays(): LockDelays {
     cluster: { ask: ask as Cluster['ask'] },
     leases: {
       expiring: async (ms) =>
-        new EtcdLease(1, ms, { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }),
+        new EtcdLease(++lastLease, ms, { monotonicMs: clock.monotonicMs(), wallMs: clock.wallMs() }),
     },
     rooms: { get: () => room },
     onOver() {
@@ -55,8 +58,9 @@ function newDelays(): LockDelays {
 }
 
 async function begin(delays: LockDelays, durationMs: number, revision: number): Promise<void> {
-  const { key, value, lease } = await delays.operation('k', 'id', durationMs)
-  delays.begin(key, durationMs)
+  const operation = await delays.operation('k', 'id', durationMs)
+  delays.begin(operation, durationMs)
+  const { key, value, lease } = operation
   kept = { key, value, lease, createRevision: revision, modRevision: revision }
 }
 
@@ -109,4 +113,36 @@ test('a deletion that arrives after the next lock-delay of the same ticket was w
   await clock.advance(5000)
   expect(kept?.modRevision).toBe(2)
   expect(overs).toBe(0)
+})
+
+test('a lock-delay that another process has begun for the same ticket is left alone', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  kept = kept && { ...kept, lease: 77, modRevision: 2 }
+  expect(delays.leftMs(entryOf(kept as KeyValue, new KeyNames('x/')))).toBe(1000)
+  await clock.advance(5000)
+  expect(kept).toBeDefined()
+  expect(overs).toBe(0)
+})
+
+test('a lock-delay whose first write arrives after the second one ends, too', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  const first = kept
+  await begin(delays, 900, 2)
+  kept = first && { ...first, modRevision: 3 }
+  await clock.advance(5000)
+  expect(kept).toBeUndefined()
+  expect(overs).toBe(1)
+})
+
+test('a lock-delay whose key is being deleted has no time left', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  const entry = entryOf(kept as KeyValue, new KeyNames('x/'))
+  isAway = true
+  await clock.advance(400)
+  expect(delays.leftMs(entry)).toBe(600)
+  await clock.advance(1000)
+  expect(delays.leftMs(entry)).toBe(0)
 })

@@ -111,7 +111,7 @@ export class TicketTimers {
     await retryUntil(clock, isToStop, async () => {
       const leftMs = lockDelayUntil - clock.monotonicMs()
       const delay = lockDelayMs > 0 && leftMs > 0 ? await delays.operation(key, id, leftMs) : undefined
-      if (delay !== undefined) delays.begin(delay.key, leftMs)
+      if (delay !== undefined) delays.begin(delay, leftMs)
       const operation: Operation = { tag: 'delete', key: own.name }
       const reply = await keys.change(own, () => ({
         apply: delay === undefined ? [operation] : [operation, delay],
