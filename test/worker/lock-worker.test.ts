@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { SimulatedClock } from 'xstate'
+import { ClosedError } from '../../src/errors.ts'
 import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import {
@@ -340,6 +341,19 @@ describe('a lock worker', () => {
       }
     },
   )
+
+  test('goes on where its work fails with the error of something else that is closed', async () => {
+    let starts = 0
+    const { worker } = workerOf({
+      start: (_lease, { fail }) => {
+        starts += 1
+        if (starts === 1) setImmediate(fail, new ClosedError('The queue is stopped.'))
+      },
+    })
+    worker.start()
+    await until('it has started again', () => starts === 2)
+    await worker.stop()
+  })
 
   test('warns of what went wrong when it has no error handler', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})

@@ -88,7 +88,8 @@ const parts = setup({
     }),
     end: assign(({ context: { reason, isStopping } }, params: { reason: StopReason; error: unknown }) => ({
       reason: reason ?? params.reason,
-      isStopping: isStopping || isHoldfastError(params.error, 'closed'),
+      // The work may throw the same error, of an object of its own.
+      isStopping: isStopping || (params.reason === 'lost' && isHoldfastError(params.error, 'closed')),
     })),
     tellTerm: ({ context }, { error }: { error: unknown }) => context.term?.ending.abort(error),
     letGo: ({ context }) => letGo(current(context).lease),
