@@ -1,3 +1,4 @@
+import { outsideOfCallers } from '../base/async-context.ts'
 import { backoffMs } from '../base/backoff.ts'
 import { elapsedMs, type Instant, now, paused } from '../base/clock.ts'
 import { LONGEST_MS, show } from '../base/duration.ts'
@@ -105,7 +106,7 @@ export class Job implements ScheduledJob {
     if (this.#isStarted) return
     this.#isStarted = true
     this.#course = this.#newCourse()
-    void this.#track(this.#keepTime())
+    outsideOfCallers(() => void this.#track(this.#keepTime()))
   }
 
   runNow(): Promise<FinishedRun> {
@@ -321,7 +322,7 @@ export class Job implements ScheduledJob {
       maxWaiting: Number.POSITIVE_INFINITY,
       storeTimeout: LONGEST_MS,
       ...(ttlMs === undefined ? {} : { ttl: ttlMs }),
-      maxHold: Math.min((maxRunMs ?? LONGEST_MS) + GRACE_MS, LONGEST_MS),
+      maxHold: Math.min((maxRunMs ?? LONGEST_MS) + GRACE_MS + SETTLING_MS, LONGEST_MS),
       renew: true,
       reentrant: false,
       minHold: 0,
@@ -384,3 +385,5 @@ function before(nowMs: number, { sinceMs }: Sighting): Date {
 
 /** How many runs of a tick may begin and not end: their processes died, for example. */
 const MOST_ATTEMPTS = 3
+/** How long the lease lasts beyond a run that is given up, so that its tick, and those that came meanwhile, are settled under it. */
+const SETTLING_MS = 10_000

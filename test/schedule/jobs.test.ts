@@ -339,3 +339,19 @@ test('a listener that throws causes a warning, and changes nothing else', async 
     new Set(['`onRun` of a schedule itself failed.', '`onError` of a schedule itself failed.']),
   )
 })
+
+test('a job may lock in its work what the caller of `start` holds', async () => {
+  const stage = new Stage()
+  const a = stage.member('a')
+  a.schedule.add('job', '* * * * *', (run) =>
+    a.locks.withLock('boot', { wait: '5m' }, () => stage.work(a)(run)),
+  )
+  const booting = a.locks.withLock('boot', async () => {
+    a.schedule.start()
+    await stage.pass(90_000)
+  })
+  await stage.clock.until(booting)
+  await stage.clock.advance(MINUTE_MS)
+  expect(a.errors).toEqual([])
+  expect(stage.ticks.slice(0, 1)).toEqual(['2027-01-15T08:01:00.000Z'])
+})
