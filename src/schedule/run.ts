@@ -55,6 +55,7 @@ export class Run {
   readonly #over = new AbortController()
   #isStopped = false
   #overdue: TaskFailedError | undefined
+  #grace: ReturnType<Clock['startTimer']> | undefined
 
   constructor(scheduledAt: Date, lease: Lease, options: RunParts) {
     this.scheduledAt = scheduledAt
@@ -82,6 +83,7 @@ export class Run {
     )
     const outcome = await Promise.race([settled, abortOf(this.#over.signal)])
     timer?.stop()
+    this.#grace?.stop()
     lease.signal.removeEventListener('abort', onLoss)
     return this.#judge(outcome)
   }
@@ -109,6 +111,7 @@ export class Run {
     )
     this.#ending.abort(this.#overdue)
     if (this.#lease.signal.aborted) this.#over.abort()
+    else this.#grace = this.#options.clock.startTimer(GRACE_MS, () => this.#over.abort())
   }
 
   #judge(outcome: WorkEnd | undefined): RunEnd {

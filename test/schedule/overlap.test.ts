@@ -1,5 +1,5 @@
-import { describe, expect, test } from 'vitest'
-import type { ScheduledJobOptions } from '../../src/schedule/index.ts'
+import { describe, expect, onTestFinished, test } from 'vitest'
+import { type ScheduledJobOptions, scheduleEvents } from '../../src/schedule/index.ts'
 import { Stage } from './stage.ts'
 
 const MINUTE_MS = 60_000
@@ -147,6 +147,32 @@ describe('`maxRun`', () => {
         last: { result: 'ok' },
       },
     )
+  })
+
+  test('leaves out the ticks that come until a run that hangs is given up, and they are not missed', async () => {
+    const stage = new Stage('2027-01-15T08:00:00Z')
+    const members = ['a', 'b'].map((name, at) => stage.member(name, { aheadMs: -500 * at }))
+    const [overlapped, missed]: [string[], unknown[]] = [[], []]
+    const stops = [
+      scheduleEvents.on('overlapped', ({ scheduledAt }) => overlapped.push(scheduledAt.toISOString())),
+      scheduleEvents.on('missed', (ticks) => missed.push(ticks)),
+    ]
+    onTestFinished(() => {
+      for (const stop of stops) stop()
+    })
+    for (const member of members) {
+      const hang = async (run: Parameters<ReturnType<typeof stage.work>>[0]) => {
+        await stage.work(member)(run)
+        if (stage.record.length === 1) await new Promise(() => {})
+      }
+      member.schedule.add('job', '*/10 * * * * *', { maxRun: '20s' }, hang)
+      member.schedule.start()
+    }
+    // It begins at :00, and is given up at :25.
+    await stage.clock.advance(3 * MINUTE_MS)
+    expect(stage.ticks.slice(0, 3).map((tick) => tick.slice(17, 19))).toEqual(['00', '30', '40'])
+    expect(overlapped.map((tick) => tick.slice(17, 19))).toEqual(['10', '20'])
+    expect(missed).toEqual([])
   })
 
   test('lets work that listens end at once', async () => {
