@@ -207,8 +207,11 @@ export class Redlock extends EventEmitter {
     const controller = new AbortController()
     const signal: RedlockAbortSignal = controller.signal
     const onLost = () => {
-      signal.error = this.#failed(leases.signal.reason)
+      const { reason } = leases.signal
+      signal.error = executionError(this.clients, reason)
+      // Before a listener of `error` can throw.
       controller.abort(signal.error)
+      if (reason instanceof Error) this.emit('error', reason)
     }
     if (leases.signal.aborted) onLost()
     else leases.signal.addEventListener('abort', onLost, { once: true })
@@ -248,30 +251,42 @@ export class Redlock extends EventEmitter {
     }
   }
 
-  /** The error that redlock would throw. An invalid argument stays the error that it is. */
-  #failed(error: unknown, { resources = [], retryCount = 0 }: Attempted = {}): Error {
+  /** The error that redlock would throw. Listeners of `error` are told why. An invalid argument stays the error that it is. */
+  #failed(error: unknown, attempted: Attempted = {}): Error {
     if (isHoldfastError(error, 'invalid-argument')) return error
-    const isLocked = isHoldfastError(error, 'acquire-timeout')
-    const why = isLocked
-      ? new ResourceLockedError(
-          `The operation was applied to: 0 of the ${resources.length} requested resources.`,
-        )
-      : error
+    const why = reasonOf(error, attempted)
     if (why instanceof Error) this.emit('error', why)
-    const stats: ExecutionStats = {
-      membershipSize: this.clients.size,
-      quorumSize: Math.floor(this.clients.size / 2) + 1,
-      votesFor: new Set(),
-      votesAgainst: new Map(why instanceof Error ? [...this.clients].map((client) => [client, why]) : []),
-    }
-    const said = (error as LeaseLostError | undefined)?.message ?? 'The lock was lost.'
-    const isAway = isHoldfastError(error, 'store-unavailable')
-    const message = isLocked ? NO_QUORUM : isAway ? `${NO_QUORUM} ${said}` : said
-    const attempts = Number.isSafeInteger(retryCount)
-      ? Math.min(Math.max(0, retryCount) + 1, MOST_ATTEMPTS)
-      : 1
-    return new ExecutionError(message, new Array(attempts).fill(Promise.resolve(stats)), error)
+    return executionError(this.clients, error, attempted)
   }
+}
+
+/** What the votes and the listeners of `error` are told. */
+function reasonOf(error: unknown, { resources = [] }: Attempted): unknown {
+  if (!isHoldfastError(error, 'acquire-timeout')) return error
+  return new ResourceLockedError(
+    `The operation was applied to: 0 of the ${resources.length} requested resources.`,
+  )
+}
+
+function executionError(
+  clients: ReadonlySet<Client>,
+  error: unknown,
+  attempted: Attempted = {},
+): ExecutionError {
+  const { retryCount = 0 } = attempted
+  const why = reasonOf(error, attempted)
+  const stats: ExecutionStats = {
+    membershipSize: clients.size,
+    quorumSize: Math.floor(clients.size / 2) + 1,
+    votesFor: new Set(),
+    votesAgainst: new Map(why instanceof Error ? [...clients].map((client) => [client, why]) : []),
+  }
+  const said = (error as LeaseLostError | undefined)?.message ?? 'The lock was lost.'
+  const isAway = isHoldfastError(error, 'store-unavailable')
+  const isLocked = isHoldfastError(error, 'acquire-timeout')
+  const message = isLocked ? NO_QUORUM : isAway ? `${NO_QUORUM} ${said}` : said
+  const attempts = Number.isSafeInteger(retryCount) ? Math.min(Math.max(0, retryCount) + 1, MOST_ATTEMPTS) : 1
+  return new ExecutionError(message, new Array(attempts).fill(Promise.resolve(stats)), error)
 }
 
 /** Rejects if the servers are silent for this long. */

@@ -282,6 +282,21 @@ test('fails with an ExecutionError where the server is not there', async () => {
   for (const client of redlock.clients) (client as unknown as Redis).disconnect()
 })
 
+test('the signal of `using` has aborted when a listener of `error` is told why', async () => {
+  const own = redlockOn(1)
+  const name = resource()
+  const seen: boolean[] = []
+  let signal: RedlockAbortSignal | undefined
+  own.on('error', () => seen.push(signal?.aborted === true))
+  const using = own.using([name], 600, async (its) => {
+    signal = its
+    block(1500)
+    await until('it is lost', () => its.aborted)
+  })
+  expect(await errorOf(using)).toBeInstanceOf(ExecutionError)
+  expect(seen[0]).toBe(true)
+})
+
 test('the signal of `using` aborts when the lock is lost, with the error that redlock puts there', async () => {
   const server = await startRedis()
   const redlock = new Redlock([clientOf(server.url)])
