@@ -43,24 +43,36 @@ export class BackgroundWork {
     const instances = this.#instances()
     const jobs = instances.flatMap(scheduledMethods)
     const methods = instances.flatMap(leadershipMethods)
-    const schedule = createSchedule(this.#locks, {
-      onError: (error, { name }) => this.#warn(`The scheduled job ${JSON.stringify(name)} failed.`, error),
-      ...this.#options,
-    })
-    for (const { note, call } of jobs) {
-      schedule.add(note.name, note.expression, note.options, (run) => runInBackground(() => call(run)))
-    }
-    // All are checked before the first one starts.
-    const elections = methods.map((method) => ({ method, election: this.#locks.election(method.note.key) }))
-    checkKeys(methods)
-    for (const { method, election } of elections) await checkCampaign(election, method.note.options)
-    if (jobs.length > 0) schedule.start()
+    const {
+      onError = (error, { name, during }) =>
+        this.#warn(`The scheduled job ${JSON.stringify(name)} ${TROUBLES[during]}.`, error),
+    } = this.#options
+    const schedule = createSchedule(this.#locks, { ...this.#options, onError })
     this.#schedule = schedule
-    this.#campaigns = elections.map(({ method, election }) => this.#campaign(method, election))
+    try {
+      for (const { note, call } of jobs) {
+        schedule.add(note.name, note.expression, note.options, (run) => runInBackground(() => call(run)))
+      }
+      // All are checked before the first one starts.
+      const elections = methods.map((method) => ({
+        method,
+        election: this.#locks.election(method.note.key),
+      }))
+      checkKeys(methods)
+      for (const { method, election } of elections) await checkCampaign(election, method.note.options)
+      if (jobs.length > 0) schedule.start()
+      this.#campaigns = elections.map(({ method, election }) => this.#campaign(method, election))
+    } catch (error) {
+      // Its names are free again. NestJS calls no hook after a start that failed.
+      await schedule.stop()
+      throw error
+    }
   }
 
   /** A run may end, and a leader settle, before the modules are taken apart further. */
   async onModuleDestroy(): Promise<void> {
+    // NestJS calls this hook first. Requests that wait must not wait for runs and leaders, too.
+    this.#module.onModuleDestroy()
     this.#stopping.abort()
     await Promise.all([this.#schedule?.stop(), ...this.#campaigns])
   }
@@ -94,17 +106,25 @@ export class BackgroundWork {
       this.#warn(`${title} cannot be elected for ${JSON.stringify(key)} now, and will ask again.`, error)
     for (let failures = 0; !signal.aborted; ) {
       let sinceMs = Number.POSITIVE_INFINITY
+      let thrown: unknown
       try {
         await election.campaign({ ...options, signal, onError }, (leadership) => {
           sinceMs = systemClock.monotonicMs()
           const settled = (async () => {
-            await runInBackground(() => call(leadership))
+            try {
+              await runInBackground(() => call(leadership))
+            } catch (error) {
+              thrown = error
+              throw error
+            }
             await aborted(leadership.signal)
           })()
           return Promise.race([settled, this.#lostAtTheEnd(leadership)])
         })
       } catch (error) {
-        if (signal.aborted || isHoldfastError(error, 'closed')) return
+        // The method may throw the same error, of an object of its own.
+        const isClosed = error !== thrown && isHoldfastError(error, 'closed')
+        if (signal.aborted || isClosed) return
         this.#warn(
           `${title} failed as the leader for ${JSON.stringify(key)}. Another instance may lead now.`,
           error,
@@ -166,6 +186,11 @@ function aborted(signal: AbortSignal): Promise<void> {
     else signal.addEventListener('abort', () => resolve(), { once: true })
   })
 }
+
+const TROUBLES = {
+  run: 'failed',
+  store: 'could not ask its store, or lost its lease before the work began, and will ask again',
+} as const
 
 /** The longest pause is short enough that a candidate is there when the leader of the moment goes. */
 const AFTER_FAILURE: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }

@@ -1,12 +1,14 @@
-import { type INestApplicationContext, Injectable, Module, Scope, type Type } from '@nestjs/common'
+import { type INestApplicationContext, Injectable, Logger, Module, Scope, type Type } from '@nestjs/common'
 import { NestFactory } from '@nestjs/core'
 import { describe, expect, onTestFinished, test, vi } from 'vitest'
 import { systemClock } from '../../src/base/clock.ts'
+import { ClosedError } from '../../src/errors.ts'
 import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
 import { currentLock, HoldfastModule, OnLeadership, Scheduled, WithLock } from '../../src/nestjs/index.ts'
 import type { FinishedRun, ScheduledRun } from '../../src/schedule/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
+import { ScriptedStore } from '../engine/scripted-store.ts'
 import { gate, twoProcesses } from '../http/scene.ts'
 import { until } from '../servers/until.ts'
 
@@ -96,6 +98,52 @@ describe('@Scheduled', () => {
     expect((await errorOf(start(locks, [Twice]))).message).toMatch(
       /^Expected `name` to be that of one job only/,
     )
+  })
+})
+
+describe('@Scheduled, when something goes wrong,', () => {
+  test('logs whether a run failed, or the store did not answer', async () => {
+    const error = vi.spyOn(Logger.prototype, 'error').mockImplementation(() => {})
+    onTestFinished(() => error.mockRestore())
+    const store = new ScriptedStore(memoryStore())
+    const locks = createLocks(store)
+    onTestFinished(() => locks.close())
+    @Injectable()
+    class Reports {
+      @Scheduled('report', EVERY_SECOND)
+      send(): void {
+        throw new Error('no paper')
+      }
+    }
+    const app = await start(locks, [Reports], { schedule: { onError: undefined } })
+    const said = () => error.mock.calls.map(([message]) => String(message))
+    await until('a run has failed', () => said().includes('The scheduled job "report" failed. no paper'))
+    store.always('refuse')
+    const refused = /^The scheduled job "report" could not ask its store, .* and will ask again\. /
+    await until('the store has refused', () => said().some((message) => refused.test(message)))
+    store.always('answer')
+    await app.close()
+  })
+
+  test('leaves its names free if the application does not start', async () => {
+    @Injectable()
+    class Good {
+      @Scheduled('report', EVERY_SECOND)
+      send(): void {}
+    }
+    @Injectable()
+    class Bad {
+      @Scheduled('bill', 'every day')
+      send(): void {}
+    }
+    const { locks } = twoInstances()
+    class AppModule {}
+    Module({ imports: [HoldfastModule.forRoot({ locks })], providers: [Good, Bad] })(AppModule)
+    const broken = await NestFactory.createApplicationContext(AppModule, { logger: false }).catch(
+      () => undefined,
+    )
+    expect(broken).toBeUndefined()
+    await start(locks, [Good])
   })
 })
 
@@ -202,14 +250,17 @@ describe('@OnLeadership', () => {
     expect(states).toEqual(['held'])
   })
 
-  test('becomes a candidate again after a failure', async () => {
+  test.each([
+    ['a failure', new Error('not today')],
+    ['that of something that is closed', new ClosedError('The queue is stopped.')],
+  ])('becomes a candidate again after %s', async (_, error) => {
     let terms = 0
     @Injectable()
     class Failing {
       @OnLeadership('failing')
       async lead(): Promise<void> {
         terms += 1
-        if (terms === 1) throw new Error('not today')
+        if (terms === 1) throw error
       }
     }
     const { locks } = twoProcesses()

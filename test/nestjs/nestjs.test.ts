@@ -21,8 +21,8 @@ import { FastifyAdapter } from '@nestjs/platform-fastify'
 import { Test } from '@nestjs/testing'
 import { lastValueFrom, of } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { createLocks, type Locks } from '../../src/index.ts'
-import { currentLock, HoldfastModule, LOCKS, WithLock } from '../../src/nestjs/index.ts'
+import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
+import { currentLock, HoldfastModule, LOCKS, OnLeadership, WithLock } from '../../src/nestjs/index.ts'
 import { requestInterceptor } from '../../src/nestjs/request-interceptor.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
@@ -422,6 +422,33 @@ describe.each(platforms)('the module on $name', (served) => {
     expect(await (await working).text()).toBe('held')
     await closed
     expect(await errorOf(locks.acquire('pay'))).toMatchObject({ code: 'closed' })
+  })
+
+  test('closes with an answer to waiting requests at once, although a leader takes its time to end', async () => {
+    const [leads, end] = [gate<Leadership>(), gate()]
+    @Injectable()
+    class Slow {
+      @OnLeadership('slow')
+      async lead(leadership: Leadership): Promise<void> {
+        leads.open(leadership)
+        await end.opened
+      }
+    }
+    const { app, url } = await serve([HoldfastModule.forRoot({ store: 'memory:' })], {
+      controllers: [InvoiceController],
+      providers: [Invoices, Slow],
+    })
+    const working = call(`${url}/slow`, { method: 'POST' }).answer
+    await Promise.all([stage.begun.opened, leads.opened])
+    const waiting = call(`${url}/slow`, { method: 'POST' }).answer
+    await until('it waits', async () => (await app.get<Locks>(LOCKS).peek('pay'))?.queue.length === 1)
+    const closed = app.close()
+    expect((await waiting).status).toBe(503)
+    expect(await outcomeOf(closed)).toBe('pending')
+    stage.end.open()
+    end.open()
+    expect(await (await working).text()).toBe('held')
+    await closed
   })
 
   test('closes behind the work of a client that has gone, which may still write', async () => {
