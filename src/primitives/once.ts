@@ -17,6 +17,7 @@ import {
   TAKES,
   type WaitOptions,
 } from './options.ts'
+import { SHORTEST_LOOK_MS } from './until-free.ts'
 
 /** How long `locks.once` remembers a success, and how it holds and waits. */
 export interface OnceOptions extends Omit<WaitOptions, 'minHold' | 'lockDelay'> {
@@ -136,13 +137,17 @@ const LONGEST_RESULT = 8000
 async function isTaken(
   context: LocksContext,
   mark: string,
-  // The call waits, so this look may wait for a store that can grant nothing yet.
-  { ttlMs, waitMs, storeTimeoutMs = waitMs || undefined, signal }: HoldSettings,
+  { ttlMs, waitMs, storeTimeoutMs = answerMs(waitMs), signal }: HoldSettings,
 ): Promise<boolean> {
   const looking = { ...LOOKING, ...ttlFields(Math.min(ttlMs, LOOKING.ttlMs)), storeTimeoutMs, signal }
   const lease = await tryHold(context, { key: mark, shape: SHARED, settings: looking })
   await lease?.release()
   return lease === null
+}
+
+/** If the call waits, its look may wait for a store that can grant nothing yet. */
+function answerMs(waitMs: number): number | undefined {
+  return waitMs === 0 ? undefined : Math.max(waitMs, SHORTEST_LOOK_MS)
 }
 
 /**

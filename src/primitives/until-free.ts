@@ -105,6 +105,6 @@ function notFree(key: string, waitedMs: number, { holders, queue }: RoomView): A
 /** The pauses between looks. With the jitter, processes that began to wait together do not look together. */
 const LOOKS: Backoff = { firstMs: 50, longestMs: 1000, jitter: 0.2 }
 /** A wait shorter than a round trip still gets an answer, because the key may be free. */
-const SHORTEST_LOOK_MS = 500
+export const SHORTEST_LOOK_MS = 500
 /** How long a store may take to answer a call that does not wait for the key. */
 const ANSWER_MS = 5000

@@ -75,6 +75,8 @@ export class ScriptedStore implements Store {
   listenAfter: Promise<void> | undefined
   /** Undefined for a store in which a request is about one key. */
   acquireAll?: Required<Store>['acquireAll']
+  /** Each answer waits for it. `undefined`: no answer waits. */
+  replyAfter: (() => Promise<void>) | undefined
   /** The error of a request that fails. */
   fails: () => StoreError = unavailable
   closed = 0
@@ -165,7 +167,7 @@ export class ScriptedStore implements Store {
     if (fate instanceof Letter) return fate.send(act)
     switch (fate) {
       case 'answer':
-        return act()
+        return this.replyAfter === undefined ? act() : this.#answerLate(act, this.replyAfter)
       case 'lose request':
         return never()
       case 'lose reply':
@@ -181,6 +183,12 @@ export class ScriptedStore implements Store {
       default:
         return fate satisfies never
     }
+  }
+
+  async #answerLate<T>(act: () => T | Promise<T>, replyAfter: () => Promise<void>): Promise<T> {
+    const reply = await act()
+    await replyAfter()
+    return reply
   }
 }
 

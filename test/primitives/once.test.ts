@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest'
+import { paused } from '../../src/base/clock.ts'
 import { createLocks, type OnceOptions, type Outcome } from '../../src/index.ts'
 import { settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene } from '../engine/scene.ts'
@@ -284,6 +285,35 @@ describe('once', () => {
       expect(await clock.until(locks.once(key, HOUR, () => key))).toEqual({ ran: true, value: key })
     }
     expect(store.count('renew')).toBe(3)
+    await clock.advance(HOUR_MS)
+  })
+
+  test.each([1, 10])(
+    'waits longer than a `wait` of %i ms for the first answer of a slow store',
+    async (wait) => {
+      const { store, locks, clock } = scene()
+      store.replyAfter = () => paused(clock, 30)
+      const done = locks.once('k', { ...HOUR, wait }, () => 'done')
+      expect(await clock.until(done)).toEqual({ ran: true, value: 'done' })
+      store.replyAfter = undefined
+      await clock.advance(HOUR_MS)
+    },
+  )
+
+  test('gives up a silent store after 500 ms with a shorter `wait`, and after a shorter `storeTimeout`', async () => {
+    const { store, locks, clock } = scene()
+    store.always('lose request')
+    for (const [options, ms] of [
+      [{ wait: 10 }, 500],
+      [{ wait: 10, storeTimeout: 60 }, 60],
+    ] as const) {
+      const unheard = errorOf(locks.once('k', { ...HOUR, ...options }, () => expect.unreachable()))
+      await clock.advance(ms - 1)
+      expect(await outcomeOf(unheard)).toBe('pending')
+      await clock.advance(1)
+      expect(await unheard).toMatchObject({ code: 'store-unavailable' })
+    }
+    store.always('answer')
     await clock.advance(HOUR_MS)
   })
 
