@@ -129,11 +129,15 @@ export class MemberGroup {
             bell = await tryHold(this.#context, { key: bellOf(this.key), shape: SHARED, settings })
           }
           unanswered += 1
-          const { members, firstEndMs } = await this.#look({ limitMs: engine.attemptMs(unanswered) })
+          const { members, firstEndMs } = await this.#look({
+            limitMs: engine.attemptMs(unanswered),
+            signal: ending,
+          })
           unanswered = 0
           restMs = Math.max(SHORTEST_LOOK_MS, Math.min(firstEndMs, settings.ttlMs)) * (1 + chance() / 20)
           const seen = JSON.stringify(members)
-          if (seen !== known) {
+          // The abort may come between the answer and this step.
+          if (seen !== known && !ending.aborted) {
             known = seen
             yield members
           }
@@ -154,9 +158,9 @@ export class MemberGroup {
   }
 
   async #look(
-    limit: { readonly limitMs?: number } = {},
+    options: { readonly limitMs?: number; readonly signal?: AbortSignal } = {},
   ): Promise<{ readonly members: readonly GroupMember[]; readonly firstEndMs: number }> {
-    const holders = (await roomOf(this.#context.engine, rosterOf(this.key), limit))?.holders ?? []
+    const holders = (await roomOf(this.#context.engine, rosterOf(this.key), options))?.holders ?? []
     const members = new Map<string, GroupMember>()
     let firstEndMs = Number.POSITIVE_INFINITY
     // While a member replaces its value it has two tickets. The one that came last counts.

@@ -237,6 +237,49 @@ test('observing ends with the locks, and by its signal', async () => {
   await clock.advance(100)
 })
 
+test.each(['abort', 'return', 'close'] as const)(
+  'observing ends at once while a look has no answer: %s',
+  async (how) => {
+    const { engine, locks, store, clock } = scene()
+    store.next('inspect', 'lose request')
+    const end = new AbortController()
+    const changes = locks.group('k').observe({ signal: end.signal })
+    const next = changes.next()
+    await clock.untilTrue(() => store.count('inspect') === 1)
+    if (how === 'abort') end.abort()
+    const ended = how === 'return' ? changes.return() : how === 'close' ? locks.close() : undefined
+    expect(await outcomeOf(next)).toMatchObject(
+      how === 'close' ? { error: { code: 'closed' } } : { value: { done: true, value: undefined } },
+    )
+    expect(await outcomeOf(changes.next())).toEqual({ value: { done: true, value: undefined } })
+    if (how === 'return')
+      expect(await outcomeOf(Promise.resolve(ended))).toMatchObject({ value: { done: true } })
+    expect(engine.onlookers.size).toBe(0)
+    await ended
+    await clock.advance(100)
+  },
+)
+
+test('observing yields no change of a look that was answered as it was aborted', async () => {
+  const { locks, other, store, clock } = scene()
+  const end = new AbortController()
+  const changes = locks.group('k').observe({ signal: end.signal })
+  expect(await clock.until(changes.next())).toEqual({ done: false, value: [] })
+  const letter = new Letter()
+  store.next('inspect', letter)
+  const looked = store.count('inspect')
+  const next = changes.next()
+  const one = await other.locks.group('k').join({ value: 'one' })
+  await clock.untilTrue(() => store.count('inspect') === looked + 1)
+  letter.arrive().reply()
+  // The answer is on its way through promises by now.
+  await undefined
+  end.abort()
+  expect(await outcomeOf(next)).toEqual({ value: { done: true, value: undefined } })
+  await one.leave()
+  await clock.advance(100)
+})
+
 test.each<[string, (locks: Locks) => Promise<unknown>]>([
   ['Expected `key` to be a string', async (locks) => locks.group('')],
   ['Expected `key` to have at most 1016 characters', async (locks) => locks.group('k'.repeat(1017))],
