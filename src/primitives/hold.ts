@@ -214,16 +214,20 @@ export async function afterInner<T>(leases: readonly HeldLease[], next: () => T 
 /**
  * The innermost lease that covers the shape, to run under it: a write lock covers a read lock, but not the other way round.
  *
- * @throws {DeadlockError} when the context holds the key, and no lease covers the shape.
+ * @throws {DeadlockError} when the context holds the key, and no lease covers the shape; the reason of the signal, because no
+ * request follows that would look at it.
  */
-function heldAlready(context: LocksContext, { key, shape }: HoldRequest): HeldLease | undefined {
+function heldAlready(context: LocksContext, { key, shape, settings }: HoldRequest): HeldLease | undefined {
   checkKey(key)
   const covering = heldHere(
     context.engine,
     key,
     ({ ticket }) => ticket.limit <= shape.limit && ticket.units >= shape.units,
   )
-  if (covering !== undefined) return covering
+  if (covering !== undefined) {
+    settings.signal?.throwIfAborted()
+    return covering
+  }
   if (heldHere(context.engine, key) === undefined) return undefined
   throw new DeadlockError(
     `This async context holds ${JSON.stringify(key)} in a weaker mode, and a lease cannot be upgraded: two that try would wait for each other. Take the stronger mode from the start.`,

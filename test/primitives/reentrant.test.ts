@@ -1,10 +1,11 @@
 import { describe, expect, test } from 'vitest'
-import { createLocks } from '../../src/index.ts'
+import { createLocks, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { FakeClock, settled } from '../engine/fake-clock.ts'
 import { errorOf, outcomeOf, realScene, scene, startProcess } from '../engine/scene.ts'
 
 const reentrant = true
+const unrun = () => expect.unreachable()
 
 describe('a lock inside itself', () => {
   test('throws at once by default, in plain words, and does not wait for ever', async () => {
@@ -55,6 +56,23 @@ describe('a lock inside itself', () => {
     })
     expect(store.count('acquire')).toBe(1)
     expect(store.count('release')).toBe(1)
+  })
+
+  test.each<[string, (locks: Locks, options: { reentrant: true; signal: AbortSignal }) => Promise<unknown>]>([
+    ['withLock', (locks, options) => locks.withLock('k', options, unrun)],
+    ['tryWithLock', (locks, options) => locks.tryWithLock('k', options, unrun)],
+    ['read', (locks, options) => locks.readWrite('k').read(options, unrun)],
+    ['tryWrite', (locks, options) => locks.readWrite('k').tryWrite(options, unrun)],
+    ['withPermits', (locks, options) => locks.semaphore('k', 1).withPermits(options, unrun)],
+    ['tryWithPermits', (locks, options) => locks.semaphore('k', 1).tryWithPermits(options, unrun)],
+  ])('does not begin when its signal has aborted: %s', async (_, call) => {
+    const { locks } = scene()
+    const reason = new Error('enough')
+    await locks.withLock('k', async (outer) => {
+      const inner = call(locks as Locks, { reentrant, signal: AbortSignal.abort(reason) })
+      expect(await errorOf(inner)).toBe(reason)
+      expect(outer.state).toBe('held')
+    })
   })
 
   test('keeps the key when the inner work throws', async () => {
