@@ -79,7 +79,7 @@ export function heldHere(
 
 export function selfDeadlock(key: string): DeadlockError {
   return new DeadlockError(
-    `This async context holds ${JSON.stringify(key)} already, so waiting for it again may never end. Pass the lease along, take all permits at once, or set \`reentrant: true\`.`,
+    `This async context holds ${JSON.stringify(key)} already, so waiting for it again may never end. Pass the lease along, take all permits at once, or give \`withLock\`, \`read\`, \`write\` or \`withPermits\` the option \`reentrant: true\`.`,
     { key },
   )
 }

@@ -16,7 +16,7 @@ describe('a lock inside itself', () => {
     const error = await errorOf(inner)
     expect(error).toMatchObject({ name: 'DeadlockError', code: 'deadlock', key: 'k' })
     expect(error.message).toBe(
-      'This async context holds "k" already, so waiting for it again may never end. Pass the lease along, take all permits at once, or set `reentrant: true`.',
+      'This async context holds "k" already, so waiting for it again may never end. Pass the lease along, take all permits at once, or give `withLock`, `read`, `write` or `withPermits` the option `reentrant: true`.',
     )
     expect(store.count('acquire')).toBe(1)
   })
