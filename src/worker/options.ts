@@ -9,6 +9,7 @@ import {
 } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
+import { isHoldfastError } from '../errors.ts'
 import type { HoldOptions, Lease } from '../index.ts'
 import type { Doing, StopReason, WorkerTerm } from './term.ts'
 
@@ -33,7 +34,10 @@ export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' |
    * process may hold the key already. With `stopped` and `failed`, the key is held and renewed until the promise has resolved.
    */
   readonly stop: (reason: StopReason, lease: Lease) => unknown
-  /** Called with each failure. The worker goes on by itself. Default: a process warning. */
+  /**
+   * Called with each failure. The worker goes on by itself, except if the locks are closed, or can never grant the key with these
+   * options. Then it is stopped. Default: a process warning.
+   */
   readonly onError?: ((error: unknown, context: { key: string; during: Doing }) => void) | undefined
   /**
    * How long the work may take to end. After that the key is no longer renewed, so it expires within the ttl, and `stop()`
@@ -129,7 +133,14 @@ function guarded(onError: NonNullable<LockWorkerOptions['onError']>): typeof onE
 }
 
 function warnOfError(error: unknown, { key, during }: { key: string; during: Doing }): void {
-  warn(`The worker on ${JSON.stringify(key)} ${FAILED[during]} It goes on by itself. See \`onError\`.`, error)
+  const outlook = isTheEnd(error, during) ? 'It is stopped.' : 'It goes on by itself.'
+  warn(`The worker on ${JSON.stringify(key)} ${FAILED[during]} ${outlook} See \`onError\`.`, error)
+}
+
+/** As the machine sees it. `start`, `stop` and the work may throw the same kinds of errors, about objects of their own. */
+function isTheEnd(error: unknown, during: Doing): boolean {
+  if (during === 'hold') return isHoldfastError(error, 'closed')
+  return during === 'acquire' && isHoldfastError(error, 'invalid-argument')
 }
 
 const FAILED: Readonly<Record<Doing, string>> = {

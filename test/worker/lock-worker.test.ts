@@ -1,8 +1,7 @@
 import { AsyncLocalStorage } from 'node:async_hooks'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { SimulatedClock } from 'xstate'
-import { ClosedError } from '../../src/errors.ts'
-import { createLocks, type Locks } from '../../src/index.ts'
+import { ClosedError, createLocks, InvalidArgumentError, type Locks } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import {
   createLockWorker,
@@ -371,6 +370,46 @@ describe('a lock worker', () => {
           expect.objectContaining({ detail: expect.stringContaining('no') }),
         ],
       ])
+    } finally {
+      warn.mockRestore()
+    }
+  })
+
+  test('warns that it is stopped when its locks are closed, or can never grant the key', async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    try {
+      const closed = workerOf({ onError: undefined })
+      closed.worker.start()
+      await closed.reaches('working')
+      await locks.close()
+      await closed.reaches('stopped')
+      locks = createLocks(memoryStore())
+      vi.spyOn(locks, 'tryAcquire').mockRejectedValue(new InvalidArgumentError('The ttl is too long.'))
+      const refused = workerOf({ onError: undefined })
+      refused.worker.start()
+      await refused.reaches('stopped')
+      expect(warn.mock.calls.map(([message]) => message)).toEqual([
+        'The worker on "k" lost its key. It is stopped. See `onError`.',
+        'The worker on "k" could not ask for its key. It is stopped. See `onError`.',
+      ])
+    } finally {
+      warn.mockRestore()
+    }
+  })
+
+  test('warns that it goes on when its work throws because something of its own is closed', async () => {
+    const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
+    try {
+      const { worker, reaches } = workerOf({
+        onError: undefined,
+        start: () => Promise.reject(new ClosedError('The queue of the work is stopped.')),
+      })
+      worker.start()
+      await reaches('pausing')
+      expect(warn.mock.calls.map(([message]) => message)).toEqual([
+        'The worker on "k" could not start its work. It goes on by itself. See `onError`.',
+      ])
+      await worker.stop()
     } finally {
       warn.mockRestore()
     }
