@@ -96,8 +96,8 @@ interface Evaluation {
 
 function parseWrite(options: RedisGuardOptions): Evaluation {
   const { command, script, keys, args = [] } = options
-  if (!Array.isArray(keys) || !keys.every((key) => typeof key === 'string')) {
-    throw expected('keys', 'an array of texts', keys)
+  if (!Array.isArray(keys) || keys.length === 0 || !keys.every((key) => typeof key === 'string')) {
+    throw expected('keys', 'an array with at least one text', keys)
   }
   if (!Array.isArray(args) || !args.every((arg) => typeof arg === 'string' || Number.isFinite(arg))) {
     throw expected('args', 'an array of texts and numbers', args)
