@@ -190,7 +190,7 @@ class GroupedTaskQueue implements TaskQueue, TaskOwner {
       const settings = parseTaskOptions(options, this.#settings)
       const { group, signal, waitMs } = settings
       signal?.throwIfAborted()
-      if (this.#closed) throw stopped(group)
+      if (this.#closed) throw closed(group)
       const startsAtOnce = this.#active < this.#settings.maxActiveTasks && this.#turns.isFree(group)
       if (!startsAtOnce && waitMs === 0) throw waitedTooLong(waitMs, group)
       if (!startsAtOnce && !this.#hasRoom()) throw full(this.#settings.maxQueueSize, group)
@@ -242,6 +242,10 @@ function full(maxQueueSize: number, group: string | undefined): QueueFullError {
     `The queue is full: ${maxQueueSize} tasks wait (\`maxQueueSize\`). Await \`queue.onRoom()\` before adding more.`,
     { key: group },
   )
+}
+
+function closed(group: string | undefined): ClosedError {
+  return new ClosedError('The task queue takes no new tasks: it was drained or stopped.', { key: group })
 }
 
 function stopped(group: string | undefined): ClosedError {

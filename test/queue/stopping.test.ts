@@ -123,7 +123,10 @@ test('drain takes no new tasks and carries out all that were added', async () =>
   const queue = createTaskQueue(oneAtATime)
   const tasks = [1, 2, 3].map((index) => queue.run(() => settled().then(() => index)))
   const drained = queue.drain()
-  expect(await outcomeOf(queue.run(() => 4))).toBe('closed')
+  await expect(queue.run(() => 4)).rejects.toMatchObject({
+    code: 'closed',
+    message: 'The task queue takes no new tasks: it was drained or stopped.',
+  })
   await drained
   expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
   expect(await Promise.all(tasks)).toEqual([1, 2, 3])
@@ -133,10 +136,13 @@ test('stop during drain rejects the tasks that still wait, and both resolve', as
   const queue = createTaskQueue(oneAtATime)
   const { opened, open } = gate()
   const active = queue.run(() => opened)
-  const waiting = outcomeOf(queue.run(() => 1))
+  const waiting = expect(queue.run(() => 1)).rejects.toMatchObject({
+    code: 'closed',
+    message: 'The task queue is stopped: it takes no new tasks and starts none that waited.',
+  })
   const drained = queue.drain()
   const stopping = queue.stop()
-  expect(await waiting).toBe('closed')
+  await waiting
   open()
   await Promise.all([active, drained, stopping])
 })
