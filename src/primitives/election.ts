@@ -8,7 +8,7 @@ import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
-import { isHoldfastError } from '../errors.ts'
+import { isHoldfastError, StoreError } from '../errors.ts'
 import { hold, type LocksContext, type Work } from './hold.ts'
 import { roomOf } from './inspected.ts'
 import { currentLeader, type Leader, LeaderWatch } from './leader-watch.ts'
@@ -187,20 +187,24 @@ export class Election {
    * leads. Resolves when the store has accepted the request. If the store pushes wakes, the leader is told at once.
    *
    * @returns whether there was a leader to ask.
+   * @throws {StoreError} `store-unavailable` when the store does not answer, or a leader could not be told within 10 s; {@link ClosedError}.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
     checkOptions(options, ['reason'], 'reason')
     const reason: unknown = options.reason
     checkReason(reason)
     const { engine } = this.#context
+    const until = engine.clock.monotonicMs() + ADMINISTRATION_MS
     for (let asked = 1; ; asked += 1) {
       const holders = (await roomOf(engine, this.key))?.holders ?? []
-      if (holders.length === 0) return false
-      const [leader] = holders.filter(({ state }) => state === 'held').map(campaignOf)
+      // A candidate to which the key is offered leads in a moment.
+      const chosen = holders.find((holder) => holder.state !== 'leaving' && campaignOf(holder) !== undefined)
+      if (chosen === undefined) return false
+      const leader = chosen.state === 'held' ? campaignOf(chosen) : undefined
       if (leader !== undefined && (await this.#evictMarks(leader, reason))) return true
-      // A leader that was just elected has no mark yet, and takes it in a moment. That of the one before may still be there.
-      if (asked === MOST_ASKED) return false
-      await paused(engine.clock, engine.backoffMs(asked), undefined)
+      // A leader that was just elected has no mark yet. It takes it in a moment, or in seconds if its first request is lost.
+      if (engine.clock.monotonicMs() >= until) throw notAsked(this.key)
+      await paused(engine.clock, engine.backoffMs(asked))
     }
   }
 
@@ -318,8 +322,11 @@ const CAMPAIGN: readonly string[] = [
 
 /** The pause after a refusal. It is long, because a person has to change something first. */
 const REFUSED: Backoff = { firstMs: 1000, longestMs: 30_000, jitter: 0.5 }
-/** Together with the pauses between them, these attempts take about a second. */
-const MOST_ASKED = 6
+
+function notAsked(key: string): StoreError {
+  const why = `The leader of ${JSON.stringify(key)} could not be asked to step down within ${ADMINISTRATION_MS} ms, because it does not hold ${JSON.stringify(markOf(key))}. Its process may be suspended, or may not reach the store. Ask again later, or evict the key.`
+  return new StoreError('store-unavailable', why, { key })
+}
 
 /** Resolves when the term is over. A call from inside its work does not wait for that. */
 async function resigned(term: LeaderTerm): Promise<void> {

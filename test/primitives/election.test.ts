@@ -287,13 +287,42 @@ describe('stepping down', () => {
     const running = campaign(locks.election('k'), office)
     await settled()
     const first = office.term
-    const asked = () => clock.until(other.locks.election('k').requestStepDown({ reason: 'deploy' }))
-    expect(await asked()).toBe(false)
-    await clock.advance(3000)
-    expect(await asked()).toBe(true)
+    const asked = other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    expect(await clock.until(asked, { withinMs: 4000 })).toBe(true)
     await clock.untilTrue(() => first.signal.aborted, { withinMs: 100 })
     running.end()
     await clock.advance(5000)
+  })
+
+  test('by request rejects when the leader cannot be told', async () => {
+    const { locks, other, clock, store } = scene()
+    const running = campaign(locks.election('k'), new Office(), { ttl: '1m' })
+    store.always('lose request')
+    await settled()
+    const asked = other.locks.election('k').requestStepDown({ reason: 'deploy' })
+    const began = clock.monotonicMs()
+    expect(await errorOf(clock.until(asked))).toMatchObject({
+      code: 'store-unavailable',
+      key: 'k',
+      message: expect.stringMatching(/^The leader of "k" could not be asked to step down within 10000 ms, /),
+    })
+    expect(clock.monotonicMs() - began).toBeGreaterThanOrEqual(10_000)
+    store.always('answer')
+    running.end()
+    await clock.advance(70_000)
+  })
+
+  test('by request is `false` at once when a plain lock, or a term that is over, has the key', async () => {
+    const { locks, other, clock } = scene()
+    const asked = () => outcomeOf(other.locks.election('k').requestStepDown({ reason: 'deploy' }))
+    const lease = await locks.acquire('k')
+    expect(await asked()).toEqual({ value: false })
+    await lease.release()
+    const over = locks.election('k').campaign({ minHold: '1m' }, () => 'done')
+    expect(await clock.until(over)).toBe('done')
+    expect(await locks.peek('k')).toMatchObject({ holders: [{ state: 'leaving' }] })
+    expect(await asked()).toEqual({ value: false })
+    await clock.advance(60_000)
   })
 
   test('has a hard stop: work that does not settle is left behind, and another one leads', async () => {
