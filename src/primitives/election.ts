@@ -8,6 +8,7 @@ import { reportOf } from '../base/thrown.ts'
 import { splitWork, type WorkArguments } from '../base/work.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { LockEvents } from '../engine/lock-events.ts'
+import { closedDuring } from '../engine/ticket-errors.ts'
 import { isHoldfastError, StoreError } from '../errors.ts'
 import { hold, type LocksContext, type Work } from './hold.ts'
 import { roomOf } from './inspected.ts'
@@ -341,20 +342,28 @@ async function elected(
   settings: HoldSettings,
   onError: ((error: unknown) => void) | undefined,
 ): Promise<HeldLease> {
-  for (let refusals = 1; ; refusals += 1) {
-    try {
-      return await hold(context, { key, shape: EXCLUSIVE, settings })
-    } catch (error) {
-      // First, because the caller's reason may itself be a `LeaseLostError`, of another lease.
-      settings.signal?.throwIfAborted()
-      // Evicted from the queue. The place is lost, and the candidate joins the queue again at its end.
-      if (isHoldfastError(error, 'lease-lost')) continue
-      if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
-      callListener(() => onError(error), warnOfListener)
-      const { clock, chance } = context.engine
-      await paused(clock, backoffMs(REFUSED, refusals, chance), settings.signal)
-      settings.signal?.throwIfAborted()
+  const { clock, chance, onlookers } = context.engine
+  const closing = new AbortController()
+  const onClose = () => closing.abort(closedDuring(key, 'waited for'))
+  onlookers.add(onClose)
+  try {
+    for (let refusals = 1; ; refusals += 1) {
+      try {
+        return await hold(context, { key, shape: EXCLUSIVE, settings })
+      } catch (error) {
+        // First, because the caller's reason may itself be a `LeaseLostError`, of another lease.
+        settings.signal?.throwIfAborted()
+        // Evicted from the queue. The place is lost, and the candidate joins the queue again at its end.
+        if (isHoldfastError(error, 'lease-lost')) continue
+        if (onError === undefined || !isHoldfastError(error, 'store-refused')) throw error
+        callListener(() => onError(error), warnOfListener)
+        await paused(clock, backoffMs(REFUSED, refusals, chance), settings.signal, closing.signal)
+        settings.signal?.throwIfAborted()
+        closing.signal.throwIfAborted()
+      }
     }
+  } finally {
+    onlookers.delete(onClose)
   }
 }
 

@@ -543,3 +543,34 @@ test('a campaign that the store refuses ends, or tells its `onError` and goes on
   expect(await clock.until(running)).toBe('led')
   await clock.advance(5000)
 })
+
+test.each(['closed', 'aborted'] as const)(
+  'a campaign that the store has refused ends at once when it is %s',
+  async (how) => {
+    const { engine, store, locks, clock } = scene()
+    store.always('refuse', ['acquire'])
+    const end = new AbortController()
+    const told: unknown[] = []
+    const options = { signal: end.signal, onError: (error: unknown) => told.push(error) }
+    const running = locks.election('k').campaign(options, () => 'led')
+    await clock.untilTrue(() => told.length === 4)
+    const closed = how === 'closed' ? locks.close() : end.abort(new Error('enough'))
+    expect(await outcomeOf(running)).toMatchObject({
+      error: how === 'closed' ? { code: 'closed', key: 'k' } : { message: 'enough' },
+    })
+    expect(engine.onlookers.size).toBe(0)
+    await closed
+  },
+)
+
+test('a campaign whose `onError` closes the locks ends at once', async () => {
+  const { store, locks } = scene()
+  store.always('refuse', ['acquire'])
+  let closed: Promise<void> | undefined
+  const onError = () => {
+    closed = locks.close()
+  }
+  const running = locks.election('k').campaign({ onError }, () => 'led')
+  expect(await outcomeOf(running)).toMatchObject({ error: { code: 'closed', key: 'k' } })
+  await closed
+})
