@@ -35,25 +35,29 @@ const detectors: Readonly<Record<Detector, (mutated: Mutated) => Promise<void>>>
   },
 }
 
+const names = Object.keys(detectors) as Detector[]
+
 // The mutants run one after the other. A mutant takes seconds without a pause, and would hold up the clocks that the
 // conformance suite of another mutant reads.
 describe('each of three layers of tests', () => {
   test('finds nothing wrong with the law and the store as they are', async () => {
-    expect(await detectorsThatNotice(await mutate(undefined))).toEqual([])
+    expect(await detectorsThatNotice(await mutate(undefined), names)).toEqual([])
   })
 
   test.for(mutants)('notices that $name', async (mutant) => {
-    const expected = Object.keys(detectors).filter((name) => !mutant.missedBy.includes(name as Detector))
+    // A detector that misses the mistake would look at everything, which takes longest.
+    const expected = names.filter((name) => !mutant.missedBy.includes(name))
     expect(expected).not.toEqual([])
-    expect(await detectorsThatNotice(await mutate(mutant))).toEqual(expected)
+    expect(await detectorsThatNotice(await mutate(mutant), expected)).toEqual(expected)
   })
 })
 
-async function detectorsThatNotice(mutated: Mutated): Promise<readonly string[]> {
-  const noticed: string[] = []
-  for (const [name, detect] of Object.entries(detectors)) {
-    await detect(mutated).catch(() => noticed.push(name))
-  }
+async function detectorsThatNotice(
+  mutated: Mutated,
+  asked: readonly Detector[],
+): Promise<readonly Detector[]> {
+  const noticed: Detector[] = []
+  for (const name of asked) await detectors[name](mutated).catch(() => noticed.push(name))
   return noticed
 }
 
