@@ -22,6 +22,11 @@ export class HeldLease extends RenewedLease implements Lease {
   inner: Set<Promise<unknown>> | undefined
   /** Set while acquire requests of this ticket are unanswered. One of them may arrive after the release. */
   origin: { readonly openRequests: number } | undefined
+  /**
+   * How long the store may keep the ticket because of an `extend`, also one without an answer, on the monotonic clock. Only declared,
+   * and set by the first `extend`: most leases have none.
+   */
+  declare private keptUntil: number | undefined
   /** The release, once the store was asked for it. */
   #released: Promise<void> | undefined
 
@@ -218,6 +223,7 @@ export class HeldLease extends RenewedLease implements Lease {
   async #askToExtend(asked: Ticket, askedAt: Instant): Promise<void> {
     const { store, renewals } = this.context
     const limitMs = this.attemptMs(this.leftMs(askedAt))
+    this.keptUntil = Math.max(this.keptUntil ?? 0, askedAt.monotonicMs + limitMs + asked.ttlMs)
     const [answer] = await this.context.ask('renew', () => store.renew([asked]), { limitMs, key: this.key })
     if (answer === undefined)
       throw new StoreError('store-unavailable', 'The store gave no answer to a renewal.')
@@ -245,7 +251,7 @@ export class HeldLease extends RenewedLease implements Lease {
   #askToRelease(at: Instant): Promise<void> | undefined {
     const released = this.context.release(this.ticket, {
       cancel: (this.origin?.openRequests ?? 0) > 0,
-      remainingMs: this.confirmedMs(at),
+      remainingMs: Math.max(this.confirmedMs(at), (this.keptUntil ?? 0) - at.monotonicMs),
       atMs: at.monotonicMs,
     })
     this.#released = released ?? DONE

@@ -13,7 +13,7 @@ import type { Bucket } from './timer-wheel.ts'
 
 export interface ReleaseOptions {
   readonly cancel: boolean
-  /** How long the store may still keep the ticket because of an earlier, longer ttl. */
+  /** Of a lease: how long the store may still keep the ticket because of an earlier, longer ttl. */
   readonly remainingMs?: number | undefined
   /** When the store is asked first, on the monotonic clock. */
   readonly atMs?: number | undefined
@@ -85,9 +85,11 @@ export class PendingRelease implements Retryable {
     this.#context = context
     this.ticket = ticket
     this.#cancel = options.cancel
-    const { remainingMs = 0, atMs = context.clock.monotonicMs() } = options
+    const keptMs = Math.max(ticket.ttlMs, ticket.minHoldMs)
+    // A waiter may be granted the key at the end of its patience.
+    const { remainingMs = ticket.patienceMs + keptMs, atMs = context.clock.monotonicMs() } = options
     this.#callerUntil = atMs + context.attemptMs(1)
-    this.#until = atMs + Math.max(remainingMs, ticket.ttlMs, ticket.patienceMs, ticket.minHoldMs)
+    this.#until = atMs + Math.max(remainingMs, ticket.patienceMs, keptMs)
     this.callerDone = new Promise((resolve) => {
       this.#resolveCaller = resolve
     })

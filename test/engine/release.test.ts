@@ -210,6 +210,37 @@ describe('release', () => {
     expect(store.count('release')).toBe(before)
   })
 
+  test('is repeated for as long as an extend without an answer may have kept the key', async () => {
+    const { clock, store, locks, rooms } = scene()
+    const lease = await locks.acquire('k', { ttl: '10s' })
+    store.next('renew', 'lose reply')
+    const extending = outcomeOf(lease.extend('1h'))
+    store.always('lose request')
+    await clock.untilTrue(() => lease.state === 'lost')
+    await clock.until(lease.release())
+    await clock.advance(30_000)
+    store.always('answer')
+    await clock.advance(60_000)
+    expect(await rooms()).toEqual([])
+    await extending
+  })
+
+  test('of a waiter that gave up is repeated until a grant at the end of its patience would have expired', async () => {
+    const { clock, store, locks, other, rooms } = scene({ grants: false })
+    const held = await other.locks.acquire('k', { ttl: '1h' })
+    const giving = errorOf(locks.acquire('k', { ttl: '2s', wait: 1500 }))
+    // Its last renewal is at 1333 ms, and the store remembers it for six seconds.
+    await clock.advance(1400)
+    store.always('lose request')
+    await clock.until(giving)
+    await clock.advance(5700)
+    await held.release()
+    expect(await rooms()).toMatchObject([{ holders: [{ state: 'offered' }] }])
+    store.always('answer')
+    await clock.advance(500)
+    expect(await rooms()).toEqual([])
+  })
+
   test('that the store refuses keeps no caller, and is repeated after long pauses until the store would have forgotten it', async () => {
     const { clock, store, locks, rooms } = scene()
     const errors: unknown[] = []
