@@ -115,7 +115,8 @@ export class HeldLease extends RenewedLease implements Lease {
         const pauseMs = Math.max(1, Math.min(this.context.backoffMs(attempts), remainingMs))
         await paused(this.context.clock, pauseMs)
         this.expireIfOver(this.now())
-        if (this.phase.tag === 'lost' && this.phase.error.code !== 'closed') throw error
+        // Of a lease that expired, this error says why. After every other end it is beside the point.
+        if (this.phase.tag === 'lost' && isExpiry(this.phase.error)) throw error
         this.assertHeld()
       }
     }
@@ -257,6 +258,10 @@ export class HeldLease extends RenewedLease implements Lease {
     this.#released = released ?? DONE
     return released
   }
+}
+
+function isExpiry(error: LeaseLostError | ClosedError): boolean {
+  return isHoldfastError(error, 'lease-lost') && error.reason === 'expired'
 }
 
 const DONE: Promise<void> = Promise.resolve()

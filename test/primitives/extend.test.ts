@@ -14,6 +14,18 @@ test.each(['released', 'closed'] as const)(
   },
 )
 
+test('an extend of a lease that is evicted during its pause says so', async () => {
+  const { clock, locks, store, other } = scene()
+  const lease = await locks.acquire('k', { ttl: '10s' })
+  const { signal } = lease
+  store.next('renew', 'fail')
+  const extending = errorOf(lease.extend())
+  await clock.advance(1)
+  await other.locks.evict('k', lease.id, { reason: 'stuck' })
+  expect(await clock.until(extending)).toMatchObject({ code: 'lease-lost', reason: 'evicted' })
+  expect(signal.aborted).toBe(true)
+})
+
 test.each(['extend', 'adopt'] as const)(
   'a StoreError of %s names the key, as the one of acquire does',
   async (how) => {
