@@ -3,6 +3,7 @@ import type { Ticket } from '../contract/store.ts'
 import type { EngineContext } from './engine-context.ts'
 import { type HeldLease, newLease } from './held-lease.ts'
 import type { LeaseOptions } from './lease-deadline.ts'
+import { noAnswer } from './ticket-errors.ts'
 
 export interface AdoptRequest {
   /** With patience: if it waits, being asked about must not cost its place. */
@@ -33,7 +34,8 @@ export async function adopt(
   })
   const [answer] = await unlessAborted(renewing, signal)
   context.assertOpen(ticket.key)
-  if (answer?.tag !== 'held') return { evicted: answer?.tag === 'gone' && answer.evicted }
+  if (answer === undefined) throw noAnswer(ticket)
+  if (answer.tag !== 'held') return { evicted: answer.tag === 'gone' && answer.evicted }
   signal?.throwIfAborted()
   // Held by the same id under another fence: not this lease, and none that may be released here.
   if (answer.fence !== fence) return { evicted: false }

@@ -1,12 +1,12 @@
 import { type Instant, paused } from '../base/clock.ts'
 import { parseDuration, TTL_RANGE } from '../base/duration.ts'
 import type { Ticket } from '../contract/store.ts'
-import { type ClosedError, isHoldfastError, type LeaseLostError, StoreError } from '../errors.ts'
+import { type ClosedError, isHoldfastError, type LeaseLostError } from '../errors.ts'
 import type { EngineContext } from './engine-context.ts'
 import { observed, type Working } from './events.ts'
 import type { Lease, LeaseJson, LeaseState } from './lease.ts'
 import { DETACHED, EXTENDING, type GrantedTicket, RELEASED, RenewedLease } from './renewed-lease.ts'
-import { releasedOf } from './ticket-errors.ts'
+import { noAnswer, releasedOf } from './ticket-errors.ts'
 import { ttlFields } from './ticket-fields.ts'
 
 /** The lease of a ticket that the store has granted. */
@@ -226,8 +226,7 @@ export class HeldLease extends RenewedLease implements Lease {
     const limitMs = this.attemptMs(this.leftMs(askedAt))
     this.keptUntil = Math.max(this.keptUntil ?? 0, askedAt.monotonicMs + limitMs + asked.ttlMs)
     const [answer] = await this.context.ask('renew', () => store.renew([asked]), { limitMs, key: this.key })
-    if (answer === undefined)
-      throw new StoreError('store-unavailable', 'The store gave no answer to a renewal.')
+    if (answer === undefined) throw noAnswer(asked)
     // The lease may have ended while the store was asked. Then the answer is late, and changes nothing.
     if (!this.isLive) return
     if (answer.tag === 'held') this.ticket = asked

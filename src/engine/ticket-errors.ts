@@ -53,6 +53,11 @@ export function silenceOf({ key }: Ticket, store: string, waitedMs: number, caus
   return new StoreError('store-unavailable', why, { key, cause })
 }
 
+/** The store left the place of this ticket empty in its answer to a renewal. Nobody knows whether the ticket still holds. */
+export function noAnswer({ key }: Ticket): StoreError {
+  return new StoreError('store-unavailable', 'The store gave no answer to a renewal.', { key })
+}
+
 export const ADVICE =
   'Check that it runs and can be reached, and that it speaks TLS if this process does, and only then.'
 

@@ -102,6 +102,15 @@ describe.each(['at once', 'later'] as const)('a store that answers nonsense %s',
     expect(await clock.until(errorOf(lease.extend('1h')))).toMatchObject({ code: 'store-unavailable' })
     expect(lease.state).toBe('lost')
   })
+
+  test('to an adopt is no loss: the lease may be adopted later', async () => {
+    const { clock, locks } = damaged({ renew: () => [undefined] })
+    const json = (await locks.acquire('k')).detach()
+    expect(await clock.until(errorOf(locks.adopt(json)))).toMatchObject({
+      code: 'store-unavailable',
+      key: 'k',
+    })
+  })
 })
 
 test('a promise of another library is a promise', async () => {
