@@ -28,7 +28,7 @@ export async function acquireAll(
   const { strangers } = wakes
   const limitMs = Math.min(context.attemptMs(1), Math.max(waitMs, SHORTEST_ATTEMPT_MS), storeTimeoutMs)
   try {
-    const asked = context.ask('acquire', () => store.acquireAll?.(tickets), { limitMs, key: ticket.key })
+    const asked = context.ask('acquire', () => store.acquireAll?.(tickets), { limitMs })
     const fences = await unlessAborted(asked, signal)
     const answeredAt = context.now()
     context.assertOpen(ticket.key)

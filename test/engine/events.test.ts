@@ -295,6 +295,15 @@ describe('the store', () => {
     expect(errors().slice(1)).toEqual(['evict undefined ambiguous store-unavailable'])
   })
 
+  test('that fails a request for several keys is told without a key', async () => {
+    const { clock, store, locks } = scene({ takesAll: true })
+    const heard = hear(locks)
+    store.next('acquireAll', 'fail')
+    const leases = await clock.until(locks.acquireAll(['a', 'b']))
+    expect(last(heard, 'store-error')).toMatchObject({ verb: 'acquire', key: undefined, id: undefined })
+    await leases.release()
+  })
+
   test('that does not answer in time is told, while it is asked again', async () => {
     const { clock, store, locks } = scene()
     const heard = hear(locks)
