@@ -30,8 +30,8 @@ export interface Store {
 
   /**
    * Set if the rooms live in this process and the store's time is the monotonic clock of this process. While the machine
-   * sleeps, the clock stands still for the store and for the leases. So the engine reads this clock alone, once for each
-   * request, and hands it to the store as `atMs`.
+   * sleeps, the clock stands still for the store and for the leases. So the engine reads this clock alone. Where it has read it
+   * for a request, it hands the moment to the store as `atMs`. Without `atMs` the store reads the clock.
    */
   readonly inProcess?: true
 
