@@ -170,6 +170,7 @@ export class Engine {
     // same promise.
     await undefined
     const released = outsideOfCallers(() => {
+      context.localWaits.tellGrants()
       for (const end of this.onlookers) end()
       for (const waiter of this.waiting) waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
       for (const waiter of context.localWaits.list())

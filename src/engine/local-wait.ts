@@ -97,8 +97,7 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     const options = this.#request.lease
     const lease = newLease(context, { ticket, fence, askedAt: at, answeredAt: at, options })
     this.#end(atMs + this.ticket.ttlMs)
-    // A listener must not run inside of the release that grants the key.
-    if (context.events.acquired.isHeard) outsideOfCallers(() => void SOON.then(() => this.#tell(lease, atMs)))
+    if (context.events.acquired.isHeard) context.localWaits.tellSoon(() => this.#tell(lease, atMs))
     else this.#outcome.resolve(lease)
   }
 
@@ -173,5 +172,3 @@ export class LocalWait implements LocalWaiter, Renewable, Abortable {
     context.localWaits.end(ticket, heldUntil)
   }
 }
-
-const SOON: Promise<void> = Promise.resolve()

@@ -1,4 +1,5 @@
 import { assert } from '../base/assert.ts'
+import { outsideOfCallers } from '../base/async-context.ts'
 import type { Instant } from '../base/clock.ts'
 import type { LocalQueue, LocalWaiter, Ticket } from '../contract/store.ts'
 import type { Renewable } from './renewable.ts'
@@ -13,6 +14,8 @@ import type { Bucket } from './timer-wheel.ts'
 export class LocalWaits {
   readonly #renewals: RenewalLoop
   readonly #keys = new Map<string, AwaitedKey>()
+  #untold: (() => void)[] = []
+  readonly #tellGrants = (): void => this.tellGrants()
 
   constructor(renewals: RenewalLoop) {
     this.#renewals = renewals
@@ -48,6 +51,19 @@ export class LocalWaits {
     }
     this.#keys.delete(key)
     this.#renewals.remove(awaited)
+  }
+
+  /** Tells listeners of a grant at the end of this tick: a listener must not run inside of the release that grants the key. */
+  tellSoon(tell: () => void): void {
+    this.#untold.push(tell)
+    if (this.#untold.length === 1) outsideOfCallers(() => void SOON.then(this.#tellGrants))
+  }
+
+  /** Tells of all grants that listeners have not heard of. `close()` calls it, so that no lease is told as released first. */
+  tellGrants(): void {
+    const untold = this.#untold
+    this.#untold = []
+    for (const tell of untold) tell()
   }
 
   #bringForward(awaited: AwaitedKey, dueAt: number): void {
@@ -98,3 +114,4 @@ class AwaitedKey implements Renewable {
 
 /** A holder of another engine may have a shorter ttl than the one before it. */
 const LOOK_MS = 2000
+const SOON: Promise<void> = Promise.resolve()

@@ -3,6 +3,7 @@ import type { RoomPage } from '../../src/contract/store.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { runModule } from './child-process.ts'
 import { FakeClock, settled } from './fake-clock.ts'
+import { hear, story } from './hearing.ts'
 import { errorOf, outcomeOf, startProcess } from './scene.ts'
 
 const TTL = 30_000
@@ -318,6 +319,19 @@ describe('a wait in the process of the store', () => {
     ])
     expect(warned).toHaveBeenCalled()
     warned.mockRestore()
+  })
+
+  test('that is granted in the tick of a close() is told as acquired before it is told as released', async () => {
+    const { clock, locks } = scene()
+    const heard = hear(locks)
+    const held = await locks.acquire('k')
+    const waiting = locks.acquire('k')
+    const closing = locks.close()
+    void held.release()
+    const lease = await waiting
+    await clock.until(closing)
+    const told = heard.filter(({ id }) => id === lease.id)
+    expect(story(told)).toBe('requested queued acquired released')
   })
 
   test('does not run listeners inside of the release, nor in the scope of the one that releases', async () => {
