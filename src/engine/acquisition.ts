@@ -29,6 +29,7 @@ import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewable.ts'
 import { evictionOf, fullOf, invalidAnswer } from './ticket-errors.ts'
+import { firstRenewalMs } from './ticket-fields.ts'
 import type { Bucket } from './timer-wheel.ts'
 import { WaitLimits } from './wait-limits.ts'
 import type { PendingAcquisition } from './wakes.ts'
@@ -188,7 +189,9 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#woken = false
     this.#openRenewals += 1
     countAttempt(state, at)
-    this.#setDue(askAgainAfter(state, this.#context.attemptMs(state.attempts), at))
+    this.#setDue(
+      askAgainAfter(state, this.#context.attemptMs(state.attempts, firstRenewalMs(this.ticket)), at),
+    )
     return true
   }
 

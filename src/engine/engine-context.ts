@@ -134,9 +134,9 @@ export class EngineContext {
     return this.isClosing ? this.atMost(callerDone, this.attemptMs(1)) : callerDone
   }
 
-  /** How long the n-th attempt in a row may take before another one is made. */
-  attemptMs(attempts: number): number {
-    return Math.min(ATTEMPT_MS * 2 ** (Math.max(1, attempts) - 1), LONGEST_ATTEMPT_MS)
+  /** How long the n-th attempt in a row may take before another one is made. `firstMs`: how long the first one may, if that is less. */
+  attemptMs(attempts: number, firstMs: number = ATTEMPT_MS): number {
+    return Math.min(Math.min(firstMs, ATTEMPT_MS) * 2 ** (Math.max(1, attempts) - 1), LONGEST_ATTEMPT_MS)
   }
 
   /** The pause after the n-th failure in a row. */

@@ -1,3 +1,5 @@
+import type { Ticket } from '../contract/store.ts'
+
 /** The fields of a ticket that follow from its ttl at any time, also when the ttl is changed. */
 export function ttlFields(ttlMs: number): { ttlMs: number; acceptMs: number } {
   return { ttlMs, acceptMs: Math.min(ttlMs, ACCEPT_MS) }
@@ -9,6 +11,14 @@ export function ttlFields(ttlMs: number): { ttlMs: number; acceptMs: number } {
  */
 export function patienceFor(ttlMs: number): number {
   return Math.min(Math.max(3 * ttlMs, SHORTEST_PATIENCE_MS), LONGEST_PATIENCE_MS)
+}
+
+/**
+ * How long the first renewal of a waiter may take before it is sent again: as long as a waiter may be silent by the law. So one lost
+ * renewal does not cost its place, also with a short ttl.
+ */
+export function firstRenewalMs({ acceptMs, patienceMs }: Pick<Ticket, 'acceptMs' | 'patienceMs'>): number {
+  return Math.min(patienceMs / 3, (acceptMs * 2) / 3)
 }
 
 /**

@@ -73,6 +73,41 @@ describe('a waiter', () => {
     await (await clock.until(second)).release()
   })
 
+  test.each([100, 500, 1000, TTL])(
+    'with a ttl of %s ms keeps its place when a renewal is lost',
+    async (ttl) => {
+      const { clock, store, locks, other, rooms } = scene()
+      const held = await other.locks.acquire('k', { ttl: '1h' })
+      const first = locks.acquire('k', { ttl })
+      await clock.advance(100)
+      // It asks often, and each time the store forgets a silent waiter in front.
+      const second = other.locks.acquire('k', { ttl: 100 })
+      await clock.advance(1000)
+      const before = (await rooms())[0]?.queue.map(({ id }) => id)
+      store.next('renew', 'lose request')
+      await clock.advance(10_000)
+      expect(before).toHaveLength(2)
+      expect((await rooms())[0]?.queue.map(({ id }) => id)).toEqual(before)
+      await held.release()
+      await (await clock.until(first)).release()
+      await (await clock.until(second)).release()
+    },
+  )
+
+  test('with a short ttl does not flood a store that is silent', async () => {
+    const { clock, store, locks, other } = scene()
+    const held = await other.locks.acquire('k', { ttl: '1h' })
+    const waiting = locks.acquire('k', { ttl: 100, wait: '1h' })
+    await clock.advance(1000)
+    store.always('lose request', ['renew'])
+    const before = store.count('renew')
+    await clock.advance(60_000)
+    expect(store.count('renew') - before).toBeLessThanOrEqual(12)
+    store.always('answer')
+    await held.release()
+    await (await clock.until(waiting)).release()
+  })
+
   test('is not forgotten while it waits, however long that is', async () => {
     const { clock, locks, other, rooms } = scene()
     const held = await other.locks.acquire('k')
