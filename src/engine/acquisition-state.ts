@@ -1,11 +1,12 @@
 import type { Instant } from '../base/clock.ts'
 import { isNobodyThere } from '../base/unreached.ts'
-import type { Granted } from '../contract/store.ts'
+import type { Granted, Ticket } from '../contract/store.ts'
 import { isHoldfastError } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import type { EngineContext } from './engine-context.ts'
 import type { ClockSample } from './granted-at.ts'
 import type { HeldLease } from './held-lease.ts'
+import { firstRenewalMs } from './ticket-fields.ts'
 
 /**
  * The states of an `Acquisition`.
@@ -131,10 +132,15 @@ interface UnansweredAcquire {
 /** A server may come back that can grant the key sooner. */
 const LONGEST_VAIN_MS = 5000
 
-/** A further renewal is on its way. */
-export function countAttempt(state: Waiting, { monotonicMs }: Instant): void {
-  if (state.attempts === 0) state.unansweredSince = monotonicMs
+/** A further renewal is on its way. Returns when it is sent again, if no answer comes. */
+export function countAttempt(
+  state: Waiting,
+  context: Pick<EngineContext, 'attemptMs'>,
+  { ticket, at }: { readonly ticket: Ticket; readonly at: Instant },
+): number {
+  if (state.attempts === 0) state.unansweredSince = at.monotonicMs
   state.attempts += 1
+  return askAgainAfter(state, context.attemptMs(state.attempts, firstRenewalMs(ticket)), at)
 }
 
 /** Plans the next question. Returns when it is due. */

@@ -29,7 +29,6 @@ import { isLater } from './later.ts'
 import { isUsedUp } from './lease-deadline.ts'
 import type { Renewable } from './renewable.ts'
 import { evictionOf, fullOf, invalidAnswer } from './ticket-errors.ts'
-import { firstRenewalMs } from './ticket-fields.ts'
 import type { Bucket } from './timer-wheel.ts'
 import { WaitLimits } from './wait-limits.ts'
 import type { PendingAcquisition } from './wakes.ts'
@@ -166,6 +165,8 @@ export class Acquisition implements PendingAcquisition, Abortable {
     const state = this.#state
     assert(state.tag !== 'over', 'a wait that is over is due')
     if (this.#takes(at)) return false
+    const isAsked = state.tag === 'asking' ? state.silent : this.#openRenewals > 0 && !this.#woken
+    if (isAsked && this.#limits.putsOff(this, at)) return false
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
@@ -188,10 +189,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
     }
     this.#woken = false
     this.#openRenewals += 1
-    countAttempt(state, at)
-    this.#setDue(
-      askAgainAfter(state, this.#context.attemptMs(state.attempts, firstRenewalMs(this.ticket)), at),
-    )
+    this.#setDue(countAttempt(state, this.#context, { ticket: this.ticket, at }))
     return true
   }
 
@@ -383,9 +381,9 @@ export class Acquisition implements PendingAcquisition, Abortable {
     this.#context.renewals.askNow(this)
   }
 
-  #setDue(at: number, now?: number): void {
+  #setDue(at: number, now: number = this.#context.clock.monotonicMs()): void {
     const state = this.#state
-    this.dueAt = state.tag === 'over' ? at : Math.min(at, this.#limits.nextOf(state))
+    this.dueAt = state.tag === 'over' ? at : Math.max(now, Math.min(at, this.#limits.nextOf(state)))
     this.#context.renewals.schedule(this, now)
   }
 

@@ -3,6 +3,7 @@ import type { HoldfastError } from '../errors.ts'
 import type { AcquireRequest } from './acquire-request.ts'
 import { type Asking, isSilent, SILENCE_MS, type Waiting } from './acquisition-state.ts'
 import type { EngineContext } from './engine-context.ts'
+import type { Renewable } from './renewable.ts'
 import { silenceOf, timeoutOf } from './ticket-errors.ts'
 
 /** How long one request waits for its key, and for a store that does not answer. */
@@ -16,6 +17,8 @@ export class WaitLimits {
   readonly #silenceMs: number
   /** When to look who holds the key, so that the answer is there when the wait ends. `Infinity`: not any more, or never. */
   #lookAt: number
+  /** It does not end before, because of a look that came late. */
+  #notBefore = 0
 
   constructor(request: AcquireRequest, startedAt: number) {
     const { waitMs, storeTimeoutMs } = request
@@ -29,8 +32,24 @@ export class WaitLimits {
     this.#lookAt = isShort ? Number.POSITIVE_INFINITY : this.#until - Math.min(LOOK_MS, waitMs / 2)
   }
 
+  /**
+   * Whether a look at a request without an answer comes late, because the process stood still. Node.js runs its timers before it
+   * reads from a socket, so the answer may be here already. Then the wait is due again a little later, and no silence counts
+   * until then. A look that was put off counts, however late it is. `dueAt` was not in the past when it was set.
+   */
+  putsOff(wait: Pick<Renewable, 'dueAt'>, { monotonicMs }: Instant): boolean {
+    if (monotonicMs - wait.dueAt < LATE_MS || wait.dueAt === this.#notBefore) return false
+    this.#notBefore = monotonicMs + LATE_MS
+    wait.dueAt = this.#notBefore
+    return true
+  }
+
   /** When it ends, unless the store answers before. */
   endOf(state: Asking | Waiting): number {
+    return Math.max(this.#plannedEndOf(state), this.#notBefore)
+  }
+
+  #plannedEndOf(state: Asking | Waiting): number {
     if (state.tag === 'asking') return Math.min(this.#answerUntil, state.since + this.#silenceMs)
     if (state.attempts === 0) return this.#until
     return Math.min(this.#until, state.unansweredSince + this.#silenceMs)
@@ -63,6 +82,8 @@ export class WaitLimits {
   }
 }
 
+/** A timer that fires so late was held up. As long again is enough to read what has arrived meanwhile. */
+const LATE_MS = 50
 /** How long a store may take to answer somebody who will not wait for the key. */
 const ANSWER_MS = 5000
 /** A look is usually answered within so much. */
