@@ -127,6 +127,28 @@ describe('the registers', () => {
     expect(checked('plain-register', { workers, register })).toEqual({ broken: 0, excused: 1 })
     expect(checked('fenced-register', { workers, register })).toEqual({ broken: 0, excused: 0 })
   })
+
+  test('a server that may lose its data excuses the register without fences, and only for a ttl', () => {
+    const nemesis = [
+      { tag: 'fault', at: 35, nth: 1, kind: 'server', slot: null, how: 'flush' },
+      { tag: 'fault-ended', at: 38, nth: 1 },
+    ] as const
+    // The first holder looks, the second one writes, and the first one writes after it.
+    const register = [write('b', 1, 2, ''), write('a', 1, 1, '')]
+    const holders = (lastOfFirst: number) => ({
+      1: [...hold({ id: 'a', asked: 10, held: [20, lastOfFirst], fence: 1 }), wrote('a', 1, true)],
+      2: [...two, wrote('b', 1, true)],
+    })
+    const workers = holders(60)
+    expect(checked('plain-register', { workers, register, nemesis }).broken).toBe(1)
+    const forgets = { forgets: true }
+    expect(checked('plain-register', { workers, register, nemesis }, forgets)).toEqual({
+      broken: 0,
+      excused: 1,
+    })
+    expect(checked('plain-register', { workers, register }, forgets).broken).toBe(1)
+    expect(checked('plain-register', { workers: holders(2100), register, nemesis }, forgets).broken).toBe(1)
+  })
 })
 
 describe('waiters', () => {
@@ -220,6 +242,23 @@ describe('losses', () => {
   test('a store gives up no lease before its time', () => {
     expect(checked('forgotten', { workers: { 1: lease(lost(500, 'store-reset')) } }).broken).toBe(1)
     expect(checked('forgotten', { workers: { 1: lease(lost(1020, 'expired')) } }).broken).toBe(0)
+  })
+
+  test('a server that may lose its data excuses the loss of a lease that was asked for before the end of its fault', () => {
+    const nemesis = [
+      { tag: 'fault', at: 1000, nth: 1, kind: 'server', slot: null, how: 'flush' },
+      { tag: 'fault-ended', at: 5000, nth: 1 },
+    ] as const
+    const asked = (at: number) => ({
+      workers: {
+        1: [...hold({ id: 'a', asked: at, held: [at + 10], fence: 1 }), lost(at + 1000, 'store-reset')],
+      },
+      nemesis,
+    })
+    // The program may take its time before it breaks the server.
+    expect(checked('forgotten', asked(3500), { forgets: true })).toEqual({ broken: 0, excused: 1 })
+    expect(checked('forgotten', asked(3500)).broken).toBe(1)
+    expect(checked('forgotten', asked(5001), { forgets: true }).broken).toBe(1)
   })
 })
 

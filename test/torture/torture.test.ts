@@ -94,6 +94,28 @@ test('a program breaks the server, and mends it again before the verdict', async
   expect(called.length % 2).toBe(0)
 })
 
+test('a program that lets the server lose its data breaks nothing when the run forgets', async () => {
+  await using redis = await startRedis()
+  const program = join(folder, 'flush-redis.mjs')
+  writeFileSync(
+    program,
+    `#!${process.execPath}
+import { connect } from 'node:net'
+if (process.argv[2] === 'begin') setTimeout(() => {
+  const socket = connect(${redis.port}, '127.0.0.1', () => socket.write('FLUSHALL\\r\\n'))
+  socket.once('data', () => socket.destroy())
+}, 1500)
+`,
+  )
+  chmodSync(program, 0o755)
+  const faults = ['--nemesis', 'none', '--on-fault', program, '--forgets']
+  const { code, stdout } = await shell.run(quick('--for', '12s', ...faults, '--store', redis.url, '--json'))
+  const verdict = JSON.parse(stdout.trim().split('\n').at(-1) ?? '')
+  expect(verdict.checks.filter((check: { broken: number }) => check.broken > 0)).toEqual([])
+  expect(code).toBe(0)
+  expect(verdict.numbers.faults.server).toBeGreaterThan(0)
+})
+
 test('a program that fails ends the run, which says so', async () => {
   const calls = join(folder, 'calls')
   const program = join(folder, 'fails.sh')

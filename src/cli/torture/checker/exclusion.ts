@@ -8,7 +8,7 @@ import { nameOf, type RecordedFault, type RecordedTicket, ticketsByKey } from '.
  */
 export function checkExclusion({ history, terms }: CheckInput): Check {
   const findings = new Findings()
-  const forgetful = terms.forgets ? history.faults.filter(({ kind }) => kind === 'server') : []
+  const forgetful = forgetfulFaults({ history, terms })
   let examined = 0
   for (const all of ticketsByKey(history.tickets).values()) {
     const tickets = all
@@ -39,11 +39,16 @@ function evidenceOf(together: readonly RecordedTicket[]) {
   return { key: newest.key, from, until, text: `held at the same time: ${holders.join('; ')}` }
 }
 
+/** The faults at which the store may have lost its data. */
+export function forgetfulFaults({ history, terms }: CheckInput): readonly RecordedFault[] {
+  return terms.forgets ? history.faults.filter(({ kind }) => kind === 'server') : []
+}
+
 /**
- * The store lost the data of an earlier holder. That holder goes on until its next renewal, or until its deadline, which is at
+ * The holders are in the order of their first moments. The store lost the data of an earlier holder. That holder goes on until its next renewal, or until its deadline, which is at
  * most a ttl after the fault.
  */
-function isForgotten(
+export function isForgotten(
   together: readonly RecordedTicket[],
   forgetful: readonly RecordedFault[],
   ttlMs: number,

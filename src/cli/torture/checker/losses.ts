@@ -1,5 +1,6 @@
 import { type Check, type CheckInput, Findings, seconds } from './check.ts'
 import { Disturbances } from './disturbances.ts'
+import { forgetfulFaults } from './exclusion.ts'
 import { nameOf, type RecordedTicket } from './history.ts'
 import { type Durations, durationsOf } from './measures.ts'
 
@@ -19,7 +20,7 @@ export function checkLosses({ history, terms }: CheckInput): LossChecks {
   const forgotten = new Findings()
   const late: number[] = []
   const reasons: Record<string, number> = {}
-  const serverFails = history.faults.filter(({ kind }) => kind === 'server')
+  const forgetful = forgetfulFaults({ history, terms })
   let losses = 0
   for (const ticket of history.tickets) {
     const { lost, refusedAt, deadlineAt, worker } = ticket
@@ -45,9 +46,7 @@ export function checkLosses({ history, terms }: CheckInput): LossChecks {
       if (lateMs > LATE_MS) told.add(lateEvidence(ticket, `was told ${seconds(lateMs)} after the deadline`))
     }
     if (lost.reason !== 'expired') {
-      const excused =
-        terms.forgets &&
-        serverFails.some(({ from }) => from <= lost.at && from >= ticket.askedAt - terms.ttlMs)
+      const excused = forgetful.some(({ from, until }) => from <= lost.at && ticket.askedAt <= until)
       forgotten.add(
         {
           key: ticket.key,

@@ -1,6 +1,7 @@
 import type { RegisterLine } from '../record.ts'
 import { type Check, type CheckInput, Findings } from './check.ts'
-import { nameOf, type RecordedTicket, type RunHistory } from './history.ts'
+import { forgetfulFaults, isForgotten } from './exclusion.ts'
+import { nameOf, type RecordedFault, type RecordedTicket, type RunHistory } from './history.ts'
 
 /** What the registers show. */
 export interface RegisterChecks {
@@ -14,9 +15,11 @@ export interface RegisterChecks {
 
 /**
  * A write is lost if a later write was made by somebody who had not seen it. With fences nothing excuses that. Without, a write
- * that came after the end of its lease does: a process may be stopped between its last look and the write.
+ * that came after the end of its lease does: a process may be stopped between its last look and the write. So does a server
+ * that may have lost the lease of one of the two writers.
  */
-export function checkRegisters({ history }: CheckInput): RegisterChecks {
+export function checkRegisters({ history, terms }: CheckInput): RegisterChecks {
+  const forgetful = forgetfulFaults({ history, terms })
   const plain = new Findings()
   const fenced = new Findings()
   const owners = new Map(history.tickets.map((ticket) => [ticket.id, ticket]))
@@ -27,7 +30,7 @@ export function checkRegisters({ history }: CheckInput): RegisterChecks {
     const written = lines.filter(({ what }) => what === 'write')
     writes += written.length
     lateWrites += written.filter((line) => !isInTime(line, history)).length
-    checkPlain(key, { written, history, owners, findings: plain })
+    checkPlain(key, { written, history, owners, forgetful, ttlMs: terms.ttlMs, findings: plain })
     refused += checkFenced(key, { lines, owners, findings: fenced })
   }
   return {
@@ -48,18 +51,31 @@ interface PlainInput {
   readonly written: readonly RegisterLine[]
   readonly history: RunHistory
   readonly owners: Owners
+  readonly forgetful: readonly RecordedFault[]
+  readonly ttlMs: number
   readonly findings: Findings
 }
 
-function checkPlain(key: string, { written, history, owners, findings }: PlainInput): void {
+function checkPlain(key: string, input: PlainInput): void {
+  const { written, history, owners, findings } = input
   const places = new Map(written.map((line, index) => [writeOf(line), index]))
   for (const [index, line] of written.entries()) {
     const seen = line.saw === '' ? -1 : (places.get(line.saw) ?? -1)
     if (seen === index - 1) continue
     const between = written.slice(seen + 1, index)
-    const excused = !isInTime(line, history) || between.every((one) => !isInTime(one, history))
+    const excused =
+      !isInTime(line, history) ||
+      between.every((one) => !isInTime(one, history) || heldAfterLoss([one, line], input))
     findings.add(evidenceOf(key, line, between, owners), { excused })
   }
+}
+
+/** Whether both writers could hold the key, because the store had lost the lease of the first one. */
+function heldAfterLoss(lines: readonly RegisterLine[], { owners, forgetful, ttlMs }: PlainInput): boolean {
+  const writers = lines
+    .flatMap(({ id }) => owners.get(id) ?? [])
+    .sort((one, other) => (one.firstHeldAt ?? 0) - (other.firstHeldAt ?? 0))
+  return writers.length === lines.length && isForgotten(writers, forgetful, ttlMs)
 }
 
 interface FencedInput {
