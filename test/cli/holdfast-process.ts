@@ -167,7 +167,7 @@ function watch(child: ChildProcess): HoldfastProcess {
   }
 }
 
-function childrenOf(pid: number): number[] {
+export function childrenOf(pid: number): number[] {
   return execFileSync('ps', ['ax', '-o', 'pid=,ppid='], { encoding: 'utf8' })
     .split('\n')
     .map((line) => line.trim().split(/\s+/).map(Number))

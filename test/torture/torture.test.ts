@@ -1,8 +1,17 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Shell } from '../cli/holdfast-process.ts'
+import { childrenOf, Shell } from '../cli/holdfast-process.ts'
 import { sharedStores } from '../cli/stores.ts'
 import { startRedis } from '../servers/redis-server.ts'
 import { until } from '../servers/until.ts'
@@ -126,6 +135,18 @@ test('a program that fails ends the run, which says so', async () => {
   expect(stderr).toBe('holdfast: the program of --on-fault failed at begin: exit code 3\n')
   // It may have broken half of the server before it failed.
   expect(readFileSync(calls, 'utf8')).toBe('begin\nend\n')
+})
+
+test('a process that crashes by a signal ends the run, which says so', async () => {
+  const torture = shell.start(quick('--for', '10m', '--nemesis', 'none'))
+  const workers = await until('the processes are there', () => {
+    const files = existsSync(join(out(), 'history')) ? readdirSync(join(out(), 'history')) : []
+    return files.filter((name) => name.startsWith('worker-')).length === 4
+  }).then(() => childrenOf(torture.pid))
+  process.kill(workers[0] ?? 0, 'SIGSEGV')
+  expect(await torture.exit, torture.stdout).toBe(1)
+  expect(torture.stderr).toMatch(/^holdfast: process [1-4] ended by SIGSEGV\n$/)
+  expect(torture.stdout).toMatch(/^The run did not go as planned: process [1-4] ended by SIGSEGV\.$/m)
 })
 
 test('a run that is too short for a fault says which one did not come', async () => {

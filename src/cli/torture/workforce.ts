@@ -15,7 +15,7 @@ export interface WorkforceOptions {
   readonly proxied: ProxiedUrl | undefined
   readonly now: () => number
   readonly tell: (record: NemesisRecord) => void
-  /** A worker has ended by itself, before it was told to. */
+  /** A worker has ended by itself, before it was told to, or in another way. */
   readonly onFailure: (text: string) => void
 }
 
@@ -23,7 +23,9 @@ export interface WorkforceOptions {
 export class Workforce {
   readonly #options: WorkforceOptions
   readonly #slots: Slot[] = []
+  readonly #killed = new WeakSet<ChildProcess>()
   #hired = 0
+  #isLastRound = false
 
   constructor(options: WorkforceOptions) {
     this.#options = options
@@ -65,8 +67,9 @@ export class Workforce {
     child.once('exit', (code, signal) => {
       tell({ tag: 'gone', at: now(), worker, how: signal ?? `exit code ${code}` })
       if (place.child === child) place.child = undefined
-      if (signal === null && code !== 0)
-        onFailure(`process ${worker} ended with exit code ${code}: ${complaint.trim()}`)
+      if (this.#killed.has(child) || (this.#isLastRound && code === 0)) return
+      const how = signal === null ? `with exit code ${code}` : `by ${signal}`
+      onFailure(`process ${worker} ended ${how}${complaint === '' ? '' : `: ${complaint.trim()}`}`)
     })
   }
 
@@ -74,7 +77,7 @@ export class Workforce {
     const { child } = this.#place(slot)
     if (child === undefined) return
     const gone = once(child, 'exit')
-    sendSignal('SIGKILL', child)
+    this.#kill(child)
     await gone
   }
 
@@ -119,6 +122,7 @@ export class Workforce {
   async lastRound(withinMs: number): Promise<number> {
     const left = this.#slots.flatMap(({ child }) => (child === undefined ? [] : [child]))
     const gone = Promise.all(left.map((child) => once(child, 'exit')))
+    this.#isLastRound = true
     for (const slot of this.#slots.keys()) this.#order(slot, { tag: 'last-round' })
     // A process that has heard of its stop only now must not stay stopped.
     const goOn = setInterval(() => {
@@ -138,9 +142,14 @@ export class Workforce {
   /** At once, also while this process itself is ending. */
   killAll(): void {
     for (const { child, waker } of this.#slots) {
-      if (child !== undefined) sendSignal('SIGKILL', child)
+      if (child !== undefined) this.#kill(child)
       waker?.kill('SIGKILL')
     }
+  }
+
+  #kill(child: ChildProcess): void {
+    this.#killed.add(child)
+    sendSignal('SIGKILL', child)
   }
 
   #order(slot: number, order: Order): void {
