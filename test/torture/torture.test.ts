@@ -1,6 +1,7 @@
 import {
   chmodSync,
   existsSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -10,6 +11,7 @@ import {
 } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { childrenOf, Shell } from '../cli/holdfast-process.ts'
 import { sharedStores } from '../cli/stores.ts'
@@ -135,6 +137,27 @@ test('a program that fails ends the run, which says so', async () => {
   expect(stderr).toBe('holdfast: the program of --on-fault failed at begin: exit code 3\n')
   // It may have broken half of the server before it failed.
   expect(readFileSync(calls, 'utf8')).toBe('begin\nend\n')
+})
+
+test('a program that cannot be started any more ends the run, which says so', async () => {
+  const programs = join(folder, 'programs')
+  mkdirSync(programs)
+  const program = join(programs, 'vanishes.sh')
+  writeFileSync(program, `#!/bin/sh\nrm -r ${programs}\ntouch ${programs}\n`)
+  chmodSync(program, 0o755)
+  const { code, stderr } = await shell.run(quick('--for', '30s', '--nemesis', 'none', '--on-fault', program))
+  expect(code).toBe(1)
+  expect(stderr).toBe('holdfast: the program of --on-fault failed at end: spawn ENOTDIR\n')
+})
+
+test('an unexpected error ends the command and all its processes', async () => {
+  const env = { NODE_OPTIONS: `--import ${fileURLToPath(new URL('full-disk.mjs', import.meta.url))}` }
+  await using redis = await startRedis()
+  // Its proxies would keep the command alive.
+  const args = quick('--for', '1m', '--nemesis', 'cut', '--store', redis.url)
+  const { code, stderr } = await shell.run(args, { env })
+  expect(code).toBe(70)
+  expect(stderr).toContain('ENOSPC')
 })
 
 test('a process that crashes by a signal ends the run, which says so', async () => {

@@ -63,17 +63,22 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   if (!asJson) for (const line of opening(plan, scheme)) print(line)
   const stopGaps = watchGaps(now, (from, at) => tell({ tag: 'gap', from, at }))
 
-  await workforce.start(processes)
   const stopsGently = scheme === 'sqlite'
+  let ranMs: number
+  let stuckProcesses: number
   try {
-    await runNemesis(workforce, { ...plan, stopsGently, signal: ended.signal, now, tell })
-  } catch (error) {
-    if (!(error instanceof HookFailed)) throw error
-    failures.push(error.message)
+    await workforce.start(processes)
+    await runNemesis(workforce, { ...plan, stopsGently, signal: ended.signal, now, tell }).catch((error) => {
+      if (!(error instanceof HookFailed)) throw error
+      failures.push(error.message)
+    })
+    ranMs = now()
+    progress.settling()
+    stuckProcesses = await workforce.lastRound(settleMs + LAST_ROUND_GRACE_MS)
+  } finally {
+    // Without this, the processes would go on after an unexpected error.
+    workforce.close()
   }
-  const ranMs = now()
-  progress.settling()
-  const stuckProcesses = await workforce.lastRound(settleMs + LAST_ROUND_GRACE_MS)
   const leftovers = await clear(storeUrl, prefix, settleMs)
   stopGaps()
   history.close()

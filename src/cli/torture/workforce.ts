@@ -44,8 +44,10 @@ export class Workforce {
       this.hire(slot)
     }
     const children = this.#slots.flatMap(({ child }) => (child === undefined ? [] : [child]))
-    // A process that has ended is not waited for: its failure is told.
-    await Promise.all(children.map((child) => Promise.race([once(child, 'message'), once(child, 'exit')])))
+    // A process that has ended, or that could not be started, is not waited for: its failure is told.
+    await Promise.allSettled(
+      children.map((child) => Promise.race([once(child, 'message'), once(child, 'exit')])),
+    )
   }
 
   hire(slot: number): void {
@@ -64,6 +66,11 @@ export class Workforce {
       complaint = (complaint + text).slice(-MOST_TEXT)
     })
     tell({ tag: 'hired', at: now(), worker, slot })
+    child.once('error', ({ message }) => {
+      // No `exit` follows.
+      if (child.pid === undefined && place.child === child) place.child = undefined
+      onFailure(`process ${worker} failed: ${message}`)
+    })
     child.once('exit', (code, signal) => {
       tell({ tag: 'gone', at: now(), worker, how: signal ?? `exit code ${code}` })
       if (place.child === child) place.child = undefined
@@ -135,8 +142,13 @@ export class Workforce {
     const stuck = left.filter(({ exitCode, signalCode }) => exitCode === null && signalCode === null).length
     this.killAll()
     await gone
-    for (const { proxies } of this.#slots) for (const proxy of proxies) proxy.close()
     return stuck
+  }
+
+  /** What is left of the processes is killed. */
+  close(): void {
+    this.killAll()
+    for (const { proxies } of this.#slots) for (const proxy of proxies) proxy.close()
   }
 
   /** At once, also while this process itself is ending. */
