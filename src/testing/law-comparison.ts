@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict'
-import { checkObject, expected } from '../base/arguments.ts'
+import { checkObject, expected, parseCount, parseFunction } from '../base/arguments.ts'
 import type { Store } from '../contract/store.ts'
 import { describeRole, describeStep, drawHistory, type History, rolesOf } from './law-history.ts'
 import { type Difference, Stage } from './law-stage.ts'
@@ -55,13 +55,17 @@ export interface LawComparisonReport {
  * })
  * ```
  *
- * @throws {InvalidArgumentError} when `store` is not a store.
+ * @throws {InvalidArgumentError} when `store` is not a store, `setTime` is not a function, or `histories` or `steps` is not a
+ * whole number from 1 to 1,000,000.
  */
 export async function lawComparison(options: LawComparisonOptions): Promise<LawComparisonReport> {
   checkObject(options, 'store')
   if (typeof options.store?.acquire !== 'function') throw expected('store', 'a store', options.store)
-  const { histories = 50, steps = 40, seed = crypto.randomUUID() } = options
-  const time = options.setTime !== undefined
+  const { histories = 50, steps = 40, seed = crypto.randomUUID(), setTime } = options
+  parseCount('histories', histories, COUNTS)
+  parseCount('steps', steps, COUNTS)
+  const time = setTime !== undefined
+  if (time) parseFunction('setTime', setTime)
   const setsBack = time && options.setsBack === true
   const stage = new Stage(options)
   await stage.open()
@@ -78,6 +82,9 @@ export async function lawComparison(options: LawComparisonOptions): Promise<LawC
   }
   return { seed, answers: Object.fromEntries(stage.answers) }
 }
+
+/** Without a history or a step nothing would be compared. */
+const COUNTS = { least: 1, most: 1_000_000 }
 
 interface Counterexample {
   readonly history: History

@@ -12,6 +12,17 @@ test('what is no store is refused in one sentence', async () => {
   )
 })
 
+test.each([
+  [{ histories: 0 }, 'Expected `histories` to be a whole number from 1 to 1000000, got 0.'],
+  [{ histories: Number.NaN }, 'Expected `histories` to be a whole number from 1 to 1000000, got NaN.'],
+  [{ histories: -1 }, 'Expected `histories` to be a whole number from 1 to 1000000, got -1.'],
+  [{ steps: Number.NaN }, 'Expected `steps` to be a whole number from 1 to 1000000, got NaN.'],
+  [{ setTime: 5 }, 'Expected `setTime` to be a function, got 5.'],
+])('%o is refused in one sentence', async (options, message) => {
+  const refused = lawComparison({ store: memoryStore(), grants: true, ...options } as never)
+  await expect(refused).rejects.toThrow(new InvalidArgumentError(message))
+})
+
 test('a store whose messages are leases needs `grants`', async () => {
   const played = lawComparison({ store: memoryStore(), seed: 'grants' })
   await expect(played).rejects.toThrow(/the store: .*"held".*\n.*the law: .*"offered"/)
