@@ -251,7 +251,7 @@ export class Scene {
   }
 
   async end(): Promise<void> {
-    for (const ears of this.#ears) ears.unlisten()
+    for (const ears of this.#ears) ears.end()
     for (const store of this.#views) await store.close()
   }
 }
@@ -289,6 +289,12 @@ export class WakeRecorder {
       })
     })
     this.#awaited.delete(id)
+  }
+
+  /** A wake that nobody waits for any more must not keep the process alive until its time is over. */
+  end(): void {
+    this.unlisten()
+    for (const stopWaiting of this.#awaited.values()) stopWaiting()
   }
 }
 

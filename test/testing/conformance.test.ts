@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest'
+import { describe, expect, test, vi } from 'vitest'
 import type { Store } from '../../src/contract/store.ts'
 import { InvalidArgumentError } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
@@ -85,6 +85,21 @@ describe('the conformance suite', () => {
     expect(outcomes.some(({ status }) => status === 'rejected')).toBe(true)
     expect(opened).toBeGreaterThan(12)
     expect(open).toEqual(new Set())
+  })
+
+  test('leaves no timer behind that would keep the process alive', async () => {
+    const set = vi.spyOn(globalThis, 'setTimeout')
+    const cleared = vi.spyOn(globalThis, 'clearTimeout')
+    const store = memoryStore()
+    // Of a server, only one of the two views hears of the ticket.
+    const deaf: Store = { ...boundStore(store), name: 'deaf', listen: async () => () => {} }
+    const views = [store, deaf]
+    const name = 'a ticket that asked again through another view is still woken'
+    await runCase(name, { open: () => views.shift() ?? store })
+    const long = set.mock.results.filter((_, index) => (set.mock.calls[index]?.[1] ?? 0) >= 30_000)
+    const left = long.filter(({ value }) => !cleared.mock.calls.some(([timer]) => timer === value))
+    vi.restoreAllMocks()
+    expect(left).toEqual([])
   })
 
   test('finds out a store that believes the clock of its client', async () => {
