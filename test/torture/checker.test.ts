@@ -225,6 +225,36 @@ describe('waiters', () => {
   })
 })
 
+describe('waiters and a server that is away', () => {
+  const holder = hold({ id: 'a', asked: 10, held: [20, 100], fence: 1, released: 100 })
+  const waiter = (granted: number): WorkerRecord[] => [
+    { tag: 'asked', at: 90, id: 'w', key: 'k', units: 1, limit: 1 },
+    { tag: 'queued', at: 91, id: 'w' },
+    { tag: 'granted', at: granted, id: 'w', fence: '9' },
+  ]
+  const away = [
+    { tag: 'fault', at: 1000, nth: 1, kind: 'server', slot: null, how: 'stopped' },
+    { tag: 'fault-ended', at: 30_000, nth: 1 },
+  ] as const
+
+  test('a waiter is not left behind while the program of --on-fault has the server', () => {
+    const workers = (granted: number) => ({ 1: holder, 2: waiter(granted) })
+    expect(checked('waiting', { workers: workers(35_000), nemesis: away }).broken).toBe(0)
+    expect(checked('waiting', { workers: workers(35_000) }).broken).toBe(1)
+    expect(checked('waiting', { workers: workers(50_000), nemesis: away }).broken).toBe(1)
+  })
+
+  test('time in which the after-effects of two faults overlap counts once', () => {
+    const twice = [
+      ...away,
+      { tag: 'fault', at: 30_500, nth: 2, kind: 'server', slot: null, how: 'stopped' },
+      { tag: 'fault-ended', at: 31_000, nth: 2 },
+    ] as const
+    expect(checked('waiting', { workers: { 1: holder, 2: waiter(44_500) }, nemesis: twice }).broken).toBe(0)
+    expect(checked('waiting', { workers: { 1: holder, 2: waiter(45_500) }, nemesis: twice }).broken).toBe(1)
+  })
+})
+
 describe('losses', () => {
   const lease = (...more: readonly WorkerRecord[]) => [
     ...hold({ id: 'a', asked: 10, held: [20], fence: 1 }),

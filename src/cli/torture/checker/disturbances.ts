@@ -30,6 +30,19 @@ export class Disturbances {
     )
   }
 
+  /** For how long the program of `--on-fault` had the server, and its after-effects may have lasted. */
+  serverAwayMs(from: number, until: number): number {
+    let awayMs = 0
+    let counted = from
+    for (const fault of this.#history.faults) {
+      if (fault.kind !== 'server') continue
+      const end = Math.min(fault.until + this.#aftermathMs, until)
+      awayMs += Math.max(0, end - Math.max(fault.from, counted))
+      counted = Math.max(counted, end)
+    }
+    return awayMs
+  }
+
   /** Whether nothing was in the way of anybody who had to do with the key. */
   areCalm(tickets: readonly RecordedTicket[], from: number, until: number): boolean {
     return tickets.every(({ worker }) => !this.struck(worker, from, until))

@@ -172,8 +172,9 @@ function wakesOf(slow: Findings, handOvers: number): Check {
 
 const MANY = 5
 
-/** Nothing happened on the key for a long time, although somebody waited for it. */
-function checkStuck(tickets: readonly RecordedTicket[], { history, terms, waiting }: Walk): void {
+/** Nothing happened on the key for a long time, although somebody waited for it, and the server was there. */
+function checkStuck(tickets: readonly RecordedTicket[], state: Walk): void {
+  const { history, terms, waiting, disturbances } = state
   const moves = tickets
     .flatMap(({ grantedAt, lastHeldAt, releasedAt, gaveUpAt, lost }) => [
       grantedAt,
@@ -187,12 +188,12 @@ function checkStuck(tickets: readonly RecordedTicket[], { history, terms, waitin
   let from = 0
   for (const until of [...moves, history.endAt]) {
     if (until - from > terms.settleMs) {
-      const left = tickets.filter(
-        (one) =>
-          one.queuedAt !== undefined &&
-          one.queuedAt < until - terms.settleMs &&
-          endOfWait(one) > from + terms.settleMs,
-      )
+      const left = tickets.filter((one) => {
+        const waitedFrom = Math.max(from, one.queuedAt ?? until)
+        const waitedUntil = Math.min(until, endOfWait(one))
+        const awayMs = disturbances.serverAwayMs(waitedFrom, waitedUntil)
+        return waitedUntil - waitedFrom - awayMs > terms.settleMs
+      })
       for (const { key, worker, askedAt } of left.slice(0, 3)) {
         const text = `${nameOf(worker)} has waited since ${seconds(askedAt)}, and nobody held the key for ${seconds(until - from)}`
         waiting.add({ key, from, until, text })
