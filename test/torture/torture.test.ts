@@ -160,6 +160,14 @@ test('an unexpected error ends the command and all its processes', async () => {
   expect(stderr).toContain('ENOSPC')
 })
 
+test('a process with a full history waits for the last round, and the verdict says so', async () => {
+  const env = { NODE_OPTIONS: `--import ${fileURLToPath(new URL('full-history.mjs', import.meta.url))}` }
+  const { code, stdout, stderr } = await shell.run(quick('--for', '6s', '--nemesis', 'none'), { env })
+  expect({ code, stderr }, stdout).toEqual({ code: 0, stderr: '' })
+  expect(stdout).toMatch(/^Full history: 1 process, first after .*, took keys only in the last round/m)
+  expect(stdout).toMatch(/^ {2}calls failed after the faults +0 {2}of 28 calls {2}ok$/m)
+})
+
 test('a process that crashes by a signal ends the run, which says so', async () => {
   const torture = shell.start(quick('--for', '10m', '--nemesis', 'none'))
   const workers = await until('the processes are there', () => {

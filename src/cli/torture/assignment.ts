@@ -19,6 +19,8 @@ export interface Duty {
   readonly settleMs: number
   /** The mean pause between two tasks of a loop. */
   readonly paceMs: number
+  /** How long there are faults. The history must not be full before. */
+  readonly durationMs: number
   /** The start of the run on the clock of the machine. */
   readonly startedAt: number
   readonly seed: string

@@ -35,6 +35,8 @@ export type WorkerRecord =
   | { readonly tag: 'gave-up'; readonly at: number; readonly id: string; readonly why: string }
   /** The event loop did not run from `from` until `at`. */
   | { readonly tag: 'gap'; readonly from: number; readonly at: number }
+  /** The history has reached its bound: a loop of this process begins no further task. */
+  | { readonly tag: 'full'; readonly at: number }
   /** The last round, after all faults: whether this process got the key. */
   | { readonly tag: 'took-last'; readonly at: number; readonly key: string; readonly error: string | null }
 

@@ -12,6 +12,14 @@ export class Recorder<Line> {
     this.#file = openSync(path, 'a')
   }
 
+  /**
+   * How far the file is ahead of a steady pace, at which it would reach three quarters of its bound after `durationMs`. The
+   * last quarter is for holds that go on. Negative: behind that pace.
+   */
+  aheadMs({ elapsedMs, durationMs }: { readonly elapsedMs: number; readonly durationMs: number }): number {
+    return (this.#bytes / (0.75 * MOST_BYTES)) * durationMs - elapsedMs
+  }
+
   /** Whether the file has reached its bound. A run is paced so that this does not happen. */
   get isFull(): boolean {
     return this.#bytes > MOST_BYTES

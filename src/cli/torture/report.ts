@@ -81,6 +81,7 @@ export function reportLines(
     ...(missing.length === 0
       ? []
       : [`Too short for these faults, which did not come: ${missing.join(', ')}. See --for.`]),
+    ...fullLines(numbers),
     '',
     ...checks.flatMap((check) => checkLines(check, paint)),
     '',
@@ -96,6 +97,14 @@ export function reportLines(
 /** The faults that were announced, and for which the run was too short. */
 export function faultsNotSeen({ kinds }: TorturePlan, { numbers }: Judgement): readonly string[] {
   return kinds.filter((kind) => numbers.faults[kind] === undefined)
+}
+
+function fullLines({ fullAt: [first, ...others] }: Judgement['numbers']): readonly string[] {
+  if (first === undefined) return []
+  const processes = others.length === 0 ? '1 process' : `${others.length + 1} processes`
+  return [
+    `Full history: ${processes}, first after ${age(first)}, took keys only in the last round from then on.`,
+  ]
 }
 
 function verdictText({ checks, numbers }: Judgement, failures: readonly string[]): string {

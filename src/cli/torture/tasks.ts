@@ -20,6 +20,7 @@ export class Tasks {
   readonly #keys: KeySet
   readonly #random: Random
   readonly #registers = new Map<string, Registers>()
+  readonly #bornAt: number
   /** The ticket with which this process leads. */
   #leaderId = ''
 
@@ -27,13 +28,14 @@ export class Tasks {
     this.#locks = locks
     this.#plan = plan
     this.#keys = keysOf(plan.duty.prefix)
+    this.#bornAt = plan.now()
     this.#random = seededRandom(`${plan.duty.seed} ${plan.duty.worker}`)
     locks.on('elected', ({ id }) => {
       this.#leaderId = id
     })
   }
 
-  /** Resolves when it is over and each loop is done with its last task. */
+  /** Resolves when it is over, or the history is full, and each loop is done with its last task. */
   async run(): Promise<void> {
     const mutex = () => this.#takeMutex()
     const loops = [mutex, mutex, () => this.#readOrWrite(), () => this.#takeSeveral(), () => this.#lead()]
@@ -46,10 +48,14 @@ export class Tasks {
   }
 
   async #repeat(task: () => Promise<void>): Promise<void> {
-    const { duty, over, history } = this.#plan
+    const { duty, over, history, now } = this.#plan
     while (!over.aborted && !history.isFull) {
+      const elapsedMs = now() - this.#bornAt
+      // The longer the ttl, the more lines has a task.
+      const aheadMs = Math.max(0, history.aheadMs({ elapsedMs, durationMs: duty.durationMs }))
+      const pauseMs = Math.min(LONGEST_PAUSE_MS, aheadMs + this.#random.next() * 2 * duty.paceMs)
       // An abort ends the pause.
-      await sleep(this.#random.next() * 2 * duty.paceMs, undefined, { signal: over }).catch(() => {})
+      await sleep(pauseMs, undefined, { signal: over }).catch(() => {})
       if (over.aborted) return
       try {
         await task()
@@ -58,6 +64,7 @@ export class Tasks {
         if (!isHoldfastError(error) && !isAbort(error)) throw error
       }
     }
+    if (!over.aborted) history.add({ tag: 'full', at: now() })
   }
 
   async #takeMutex(): Promise<void> {
@@ -146,6 +153,9 @@ export class Tasks {
     return { wait: 2 * duty.settleMs, signal: over }
   }
 }
+
+/** The longest that a timer can take. */
+const LONGEST_PAUSE_MS = 2 ** 31 - 1
 
 function isAbort(error: unknown): boolean {
   return error instanceof DOMException && (error.name === 'AbortError' || error.name === 'TimeoutError')

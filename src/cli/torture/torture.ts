@@ -50,7 +50,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   const failures: string[] = []
   const paceMs = Math.max(20, (durationMs * processes * LOOPS) / MOST_TASKS)
   const workforce = new Workforce({
-    duty: { storeUrl, folder, prefix, ttlMs, settleMs, paceMs, startedAt, seed, semaphores },
+    duty: { storeUrl, folder, prefix, ttlMs, settleMs, durationMs, paceMs, startedAt, seed, semaphores },
     proxied,
     now,
     tell,

@@ -43,6 +43,8 @@ export interface RecordedWorker {
   readonly slot: number
   readonly gaps: Gap[]
   hiredAt: number
+  /** When its history was full, so that it began no further task. */
+  fullAt: number | undefined
   goneAt: number
 }
 
@@ -130,7 +132,8 @@ function readNemesis(records: readonly NemesisRecord[]) {
     switch (record.tag) {
       case 'hired': {
         const { worker, slot, at } = record
-        workers.set(worker, { worker, slot, gaps: [], hiredAt: at, goneAt: Number.POSITIVE_INFINITY })
+        const goneAt = Number.POSITIVE_INFINITY
+        workers.set(worker, { worker, slot, gaps: [], hiredAt: at, fullAt: undefined, goneAt })
         break
       }
       case 'gone': {
@@ -185,6 +188,9 @@ function readWorker(
       case 'gap':
         worker.gaps.push({ from: record.from, until: record.at })
         break
+      case 'full':
+        worker.fullAt ??= record.at
+        break
       case 'took-last':
         lastRounds.push({ worker, key: record.key, at: record.at, error: record.error })
         break
@@ -217,7 +223,7 @@ function newTicket(ticket: TicketRequest): RecordedTicket {
   }
 }
 
-type TicketStep = Exclude<WorkerRecord, { tag: 'start' | 'asked' | 'gap' | 'took-last' | 'wrote' }>
+type TicketStep = Exclude<WorkerRecord, { tag: 'start' | 'asked' | 'gap' | 'full' | 'took-last' | 'wrote' }>
 
 function note(ticket: RecordedTicket, record: TicketStep): void {
   const { at } = record

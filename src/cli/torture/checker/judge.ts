@@ -17,6 +17,8 @@ export interface Judgement {
     readonly asked: number
     readonly granted: number
     readonly gaveUp: number
+    /** When the history of each process was full, of those to which that happened. */
+    readonly fullAt: readonly number[]
     readonly faults: Partial<Record<FaultKind, number>>
     readonly lost: Readonly<Record<string, number>>
     readonly lateWrites: number
@@ -57,6 +59,7 @@ export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
       asked: tickets.length,
       granted: granted.length,
       gaveUp: tickets.filter(({ gaveUpAt }) => gaveUpAt !== undefined).length,
+      fullAt: input.history.workers.flatMap(({ fullAt }) => fullAt ?? []).sort((one, other) => one - other),
       faults: counts,
       lost: losses.reasons,
       lateWrites: registers.lateWrites,
