@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { Check, CheckName } from '../../src/cli/torture/checker/check.ts'
-import { judgeRun } from '../../src/cli/torture/checker/judge.ts'
+import { judgeRun, keysWithoutGrant } from '../../src/cli/torture/checker/judge.ts'
 import type { RegisterLine, WorkerRecord } from '../../src/cli/torture/record.ts'
 import { hold, type WrittenHistory, written } from './history.ts'
 
@@ -301,6 +301,14 @@ test('what fails after the faults, does not end, or stays in the store is broken
 test('a line that a kill has cut off is left out', () => {
   const history = written({ workers: { 1: hold({ id: 'a', asked: 10, held: [20], fence: 1 }) } })
   expect(history.tickets).toHaveLength(1)
+})
+
+test('a key that nobody got before the last round is named', () => {
+  const early = hold({ id: 'a', asked: 10, held: [20], fence: 1 })
+  const inLastRound = hold({ id: 'b', asked: 60_001, held: [60_010], fence: 2 })
+  const keys = ['k', 'never']
+  expect(keysWithoutGrant(written({ workers: { 1: [...early, ...inLastRound] } }), keys)).toEqual(['never'])
+  expect(keysWithoutGrant(written({ workers: { 1: inLastRound } }), keys)).toEqual(keys)
 })
 
 test('a run without a lease proves nothing', () => {

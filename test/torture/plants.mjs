@@ -59,6 +59,14 @@ const PLANTS = {
     },
   }),
 
+  /** Nobody ever leads. */
+  'no-leader': (store) => ({
+    async acquire(ticket) {
+      if (ticket.key.endsWith(':leader')) throw new Error('nobody leads')
+      return store.acquire(ticket)
+    },
+  }),
+
   /** After a connection was lost, no request gets an answer any more. */
   'dead-connection': (store) => {
     let dead = false

@@ -66,3 +66,14 @@ test.each([
     await shell.close()
   },
 )
+
+test('a kind of lock that never works is named', async () => {
+  const shell = new Shell({ NODE_OPTIONS: `--import ${PLANTS}`, HOLDFAST_TEST_PLANT: 'no-leader' })
+  const { code, stdout, stderr } = await shell.run([
+    ...['torture', '--store', redis.url, '--for', '6s', '--ttl', '1s', '--settle', '5s', '--seed', '1'],
+    ...['--nemesis', 'none', '--out', join(folder, 'out')],
+  ])
+  expect(code, stdout).toBe(1)
+  expect(stderr).toMatch(/no process got these keys during the faults: holdfast-torture:1:leader\n/)
+  await shell.close()
+})

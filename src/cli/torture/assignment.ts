@@ -44,6 +44,15 @@ export interface KeySet {
   readonly leader: string
 }
 
+/** All of them in a row. */
+export function takenKeys(
+  prefix: string,
+  { semaphores }: { readonly semaphores: boolean },
+): readonly string[] {
+  const { mutex, readWrite, permits, several, leader } = keysOf(prefix)
+  return [mutex, readWrite, ...several, leader, ...(semaphores ? [permits] : [])]
+}
+
 export function keysOf(prefix: string): KeySet {
   return {
     mutex: `${prefix}mutex`,

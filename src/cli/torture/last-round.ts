@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { messageOf } from '../../base/thrown.ts'
 import type { Locks } from '../../index.ts'
-import { type Duty, keysOf } from './assignment.ts'
+import { type Duty, takenKeys } from './assignment.ts'
 import type { Notes } from './note-events.ts'
 
 /**
@@ -12,9 +12,7 @@ export async function lastRound(
   locks: Locks,
   { duty, ...notes }: Notes & { readonly duty: Duty },
 ): Promise<void> {
-  const { mutex, readWrite, permits, several, leader } = keysOf(duty.prefix)
-  const keys = [mutex, readWrite, ...several, leader, ...(duty.semaphores ? [permits] : [])]
-  await Promise.all(keys.map((key) => take(key)))
+  await Promise.all(takenKeys(duty.prefix, duty).map((key) => take(key)))
 
   async function take(key: string): Promise<void> {
     let error: string | null = null

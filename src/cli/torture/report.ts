@@ -16,7 +16,10 @@ export interface Report {
   readonly judgement: Judgement
 }
 
-export function opening(plan: TorturePlan, scheme: string): readonly string[] {
+export function opening(
+  plan: TorturePlan,
+  { scheme, semaphores }: { readonly scheme: string; readonly semaphores: boolean },
+): readonly string[] {
   const { processes, durationMs, ttlMs, kinds, seed, withoutCuts } = plan
   const store = plan.storeUrl === undefined ? 'a temporary sqlite file' : `${scheme}:`
   const lines = [
@@ -24,6 +27,7 @@ export function opening(plan: TorturePlan, scheme: string): readonly string[] {
     `Faults: ${kinds.length === 0 ? 'none' : kinds.join(', ')}. Seed: ${seed}.`,
   ]
   if (withoutCuts !== undefined) lines.push(`No cuts and outages: ${withoutCuts}.`)
+  if (!semaphores) lines.push(`No semaphores: ${scheme} has none.`)
   return [...lines, '']
 }
 

@@ -1,17 +1,17 @@
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { connect, isHoldfastError } from '../../index.ts'
+import { connect } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
 import { onOutputFailure } from '../output-failure.ts'
 import { complain, paintFor, print } from '../terminal.ts'
 import { json } from '../text.ts'
-import { keysOf } from './assignment.ts'
+import { keysOf, takenKeys } from './assignment.ts'
 import type { CheckInput } from './checker/check.ts'
 import { readHistory } from './checker/history.ts'
-import { judgeRun } from './checker/judge.ts'
+import { judgeRun, keysWithoutGrant } from './checker/judge.ts'
 import { clear } from './leftovers.ts'
 import { HookFailed, runNemesis } from './nemesis.ts'
 import { makeHistoryFolder, planOf, type TorturePlan } from './plan.ts'
@@ -34,7 +34,9 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   const { ttlMs, settleMs, durationMs, processes, seed, proxied, asJson, out } = plan
   const prefix = `holdfast-torture:${seed}:`
   const scheme = storeUrl.slice(0, storeUrl.indexOf(':')).toLowerCase()
-  const semaphores = await hasSemaphores(storeUrl, prefix)
+  // Independent servers cannot count permits.
+  const semaphores = scheme !== 'redlock'
+  await tryOut(storeUrl, keysOf(prefix).permits, { semaphores })
   const folder = makeHistoryFolder(plan)
 
   const startedAt = monotonicMs()
@@ -60,7 +62,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
     },
   })
   const endedEarly = onEarlyEnd(workforce, ended)
-  if (!asJson) for (const line of opening(plan, scheme)) print(line)
+  if (!asJson) for (const line of opening(plan, { scheme, semaphores })) print(line)
   const stopGaps = watchGaps(now, (from, at) => tell({ tag: 'gap', from, at }))
 
   const stopsGently = scheme === 'sqlite'
@@ -89,6 +91,10 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
     terms: { ttlMs, settleMs, forgets: plan.forgets, keepsOrder: scheme !== 'redlock' },
   }
   const judgement = judgeRun(input, { stuckProcesses, leftovers })
+  const keysNotSeen = keysWithoutGrant(input.history, takenKeys(prefix, { semaphores }))
+  // A run that was ended early may have had no time for them.
+  if (keysNotSeen.length > 0 && !ended.signal.aborted)
+    failures.push(`no process got these keys during the faults: ${keysNotSeen.join(', ')}`)
   const report: Report = { plan, scheme, ranMs, failures, judgement, prefix }
   const timeline = join(out, 'timeline.html')
   writeFileSync(timeline, timelinePage(report, input.history))
@@ -107,18 +113,17 @@ const LOOPS = 6
 const MOST_TASKS = 40_000
 const LAST_ROUND_GRACE_MS = 10_000
 
-/** Reports a store that cannot be used once, before each worker would. On redlock each semaphore is refused. */
-async function hasSemaphores(url: string, prefix: string): Promise<boolean> {
+/** Reports a store that cannot be used once, before each worker would. */
+async function tryOut(
+  url: string,
+  permits: string,
+  { semaphores }: { readonly semaphores: boolean },
+): Promise<void> {
   await using locks = await connect(url)
   await locks.check()
-  try {
-    const lease = await locks.semaphore(keysOf(prefix).permits, 3).tryAcquire()
-    await lease?.release()
-    return true
-  } catch (error) {
-    if (isHoldfastError(error, 'store-refused') || isHoldfastError(error, 'invalid-argument')) return false
-    throw error
-  }
+  if (!semaphores) return
+  const lease = await locks.semaphore(permits, 3).tryAcquire()
+  await lease?.release()
 }
 
 /**

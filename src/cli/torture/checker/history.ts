@@ -12,6 +12,8 @@ export interface RunHistory {
   /** The last write of a holder that was certainly within its lease, by `id nth`. */
   readonly confirmed: ReadonlySet<string>
   readonly lastRounds: readonly LastRound[]
+  /** When the faults were over. The last round follows. */
+  readonly calmAt: number
   /** The last moment of the history. */
   readonly endAt: number
 }
@@ -95,7 +97,7 @@ export function readHistory(files: HistoryFiles): RunHistory {
   for (const worker of told.workers.values()) worker.goneAt = Math.min(worker.goneAt, reading.endAt)
   for (const fault of told.faults) fault.until = Math.min(fault.until, reading.endAt)
   const { confirmed, lastRounds, endAt } = reading
-  const { faults, gaps } = told
+  const { faults, gaps, calmAt } = told
   return {
     tickets,
     workers: [...told.workers.values()],
@@ -104,6 +106,7 @@ export function readHistory(files: HistoryFiles): RunHistory {
     registers,
     confirmed,
     lastRounds,
+    calmAt,
     endAt,
   }
 }
@@ -126,6 +129,7 @@ function readNemesis(records: readonly NemesisRecord[]) {
   const workers = new Map<number, RecordedWorker>()
   const faults = new Map<number, RecordedFault>()
   const gaps: Gap[] = []
+  let calmAt = Number.POSITIVE_INFINITY
   let endAt = 0
   for (const record of records) {
     endAt = Math.max(endAt, record.at)
@@ -155,12 +159,13 @@ function readNemesis(records: readonly NemesisRecord[]) {
         gaps.push({ from: record.from, until: record.at })
         break
       case 'calm':
+        calmAt = record.at
         break
       default:
         record satisfies never
     }
   }
-  return { workers, faults: [...faults.values()], gaps, endAt }
+  return { workers, faults: [...faults.values()], gaps, calmAt, endAt }
 }
 
 function readWorker(

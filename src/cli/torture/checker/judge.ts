@@ -2,6 +2,7 @@ import type { FaultKind } from '../record.ts'
 import type { Check, CheckInput } from './check.ts'
 import { checkExclusion } from './exclusion.ts'
 import { checkFences } from './fences.ts'
+import type { RunHistory } from './history.ts'
 import { checkLosses } from './losses.ts'
 import { type Durations, durationsOf } from './measures.ts'
 import { checkLeftovers, checkRecovery, type RunEnding, takeOvers } from './recovery.ts'
@@ -70,4 +71,14 @@ export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
       takeOverMs: takeOvers(input),
     },
   }
+}
+
+/** The keys that nobody got apart from the last round. Without this, a kind of lock that never works would go unnoticed. */
+export function keysWithoutGrant(
+  { tickets, calmAt }: RunHistory,
+  keys: readonly string[],
+): readonly string[] {
+  const granted = tickets.filter(({ grantedAt, askedAt }) => grantedAt !== undefined && askedAt <= calmAt)
+  const seen = new Set(granted.map(({ key }) => key))
+  return keys.filter((key) => !seen.has(key))
 }
