@@ -8,6 +8,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { connect, isHoldfastError, type Lease, type Locks } from '../src/index.ts'
 import type { ProcessSample } from './sample.ts'
 
+// Ctrl-C reaches every process of the terminal. The parent decides when this one ends.
+for (const name of ['SIGINT', 'SIGTERM'] as const) process.on(name, () => {})
+
 const [url = ''] = process.argv.slice(2)
 const over = new AbortController()
 // A listener for each loop and each pause.

@@ -28,6 +28,7 @@ export async function soak(name: string, store: SoakedStore, plan: SoakPlan): Pr
     const startedAt = performance.now()
     for (let next = everyMs; next <= durationMs && !over.aborted; next += everyMs) {
       await pause(startedAt + next - performance.now(), undefined, { signal: over }).catch(() => {})
+      if (over.aborted) break
       latest = await Promise.all(residents.map(askForSample))
       const sample = await sampleOf(latest, store, performance.now() - startedAt)
       samples.push(sample)

@@ -29,9 +29,13 @@ export function spawnServer(
   const output = openSync(join(folder, 'server.log'), 'w')
   // A test process that is killed runs no exit handler. If setpriv is installed, the kernel kills the server with the
   // process.
-  const [command, ...before] = existsSync(setpriv) ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
+  const endsWithUs = existsSync(setpriv)
+  const [command, ...before] = endsWithUs ? [setpriv, '--pdeathsig', 'KILL', binary] : [binary]
   const child = spawn(command as string, [...before, ...args], {
     ...options,
+    // In a group of its own, which Ctrl-C does not reach: this process may still need the server. Without setpriv, Ctrl-C
+    // ends the server.
+    detached: endsWithUs,
     stdio: ['ignore', output, output],
   })
   closeSync(output)

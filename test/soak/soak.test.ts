@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -6,6 +7,7 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, it } from 'vitest'
 import type { Summary } from '../../soak/report.ts'
 import type { Sample } from '../../soak/sample.ts'
+import { until } from '../servers/until.ts'
 
 let folder: string
 
@@ -30,6 +32,30 @@ it('a soak records samples of every store that was asked for, and judges and dra
     true,
   )
   expect(readFileSync(join(folder, 'RESULTS.md'), 'utf8')).toMatch(/## sqlite[\s\S]+## redis/)
+})
+
+it('Ctrl-C ends a soak early, and what was recorded until then is judged', async () => {
+  const args = ['--for', '1h', '--every', '1s', '--store', 'redis', '--out', folder, '--json']
+  const program = spawn(process.execPath, ['--import', 'tsx', 'soak/run.ts', ...args], { detached: true })
+  let [stdout, stderr] = ['', '']
+  program.stdout.setEncoding('utf8').on('data', (text: string) => {
+    stdout += text
+  })
+  program.stderr.setEncoding('utf8').on('data', (text: string) => {
+    stderr += text
+  })
+  const ended = once(program, 'close')
+  try {
+    await until('there are samples', () => stderr.split(' cycles').length > 4)
+    // A terminal sends it to all processes of the group.
+    process.kill(-(program.pid ?? 0), 'SIGINT')
+    await ended
+  } finally {
+    program.kill('SIGKILL')
+  }
+  const [summary] = JSON.parse(stdout) as Summary[]
+  expect(summary, stderr).toMatchObject({ store: 'redis' })
+  expect(samplesOf('redis').length).toBeGreaterThan(3)
 })
 
 it('a soak says what it expects of its options', async () => {
