@@ -5,6 +5,8 @@ import type { Sample } from './sample.ts'
 /** What the soak of one store has given. */
 export interface Outcome {
   readonly store: string
+  /** Without a server there are no series of its memory and its connections. */
+  readonly hasServer: boolean
   readonly samples: readonly Sample[]
   /** Processes that were killed and replaced. */
   readonly killed: number
@@ -18,6 +20,7 @@ interface Series {
   readonly label: string
   readonly unit: 'MiB' | 'ms' | ''
   readonly of: (sample: Sample) => number
+  readonly needsServer?: boolean
   readonly tolerance: Tolerance
 }
 
@@ -47,12 +50,14 @@ export const SERIES: readonly Series[] = [
     label: 'memory of the server',
     unit: 'MiB',
     of: ({ memoryBytes }) => memoryBytes / MIB,
+    needsServer: true,
     tolerance: { share: 0.05, amount: 2 },
   },
   {
     label: 'connections of the server',
     unit: '',
     of: ({ connections }) => connections,
+    needsServer: true,
     tolerance: { share: 0, amount: 1 },
   },
   {
@@ -92,9 +97,8 @@ export interface Summary {
   readonly isLevel: boolean
 }
 
-export function summaryOf({ store, samples, killed, errors, lost }: Outcome): Summary {
-  // A store without a server has no series of it.
-  const present = SERIES.filter(({ of }) => samples.some((sample) => of(sample) > 0))
+export function summaryOf({ store, hasServer, samples, killed, errors, lost }: Outcome): Summary {
+  const present = SERIES.filter(({ needsServer }) => hasServer || needsServer !== true)
   const series = present.map(({ label, unit, of, tolerance }) => ({
     label,
     unit,
@@ -140,8 +144,8 @@ function section(summary: Summary): readonly string[] {
     '| | median | growth | |',
     '|---|---:|---:|---|',
     ...series.map(
-      ({ label, unit, median, growth, isLevel }) =>
-        `| ${label} | ${shown(median, unit)} | ${shown(growth, unit)} | ${isLevel ? 'level' : '**grows**'} |`,
+      ({ label, unit, median, growth, isSeen, isLevel }) =>
+        `| ${label} | ${shown(median, unit)} | ${shown(growth, unit)} | ${isLevel ? 'level' : isSeen ? '**grows**' : '**not seen**'} |`,
     ),
     '',
     `![Memory, handles and latencies on ${store} over time](${store}.svg)`,

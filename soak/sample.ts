@@ -26,7 +26,7 @@ export interface Percentiles {
 
 /** What the server of a store uses. */
 export interface ServerSample {
-  /** The memory of all its processes, where a page that several of them share counts once. 0: there is no server. */
+  /** The memory of all its processes, where a page that several of them share counts once. */
   readonly memoryBytes: number
   /** Its clients. On etcd: its open files, which are sockets for the most part. */
   readonly connections: number

@@ -2,6 +2,7 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
+import { hasEnded } from '../test/servers/server-process.ts'
 import type { Outcome } from './report.ts'
 import type { ProcessSample, Sample } from './sample.ts'
 import type { SoakedStore } from './stores.ts'
@@ -34,6 +35,7 @@ export async function soak(name: string, store: SoakedStore, plan: SoakPlan): Pr
       samples.push(sample)
       plan.onSample(name, lineOf(sample, { durationMs }))
       if (samples.length % KILL_EVERY === 0) {
+        if (hasEnded(visitor)) throw new Error(`A process of the soak ended by itself: ${endOf(visitor)}.`)
         await kill(visitor)
         killed += 1
         visitor = start(store.url)
@@ -46,7 +48,8 @@ export async function soak(name: string, store: SoakedStore, plan: SoakPlan): Pr
   const errors: Record<string, number> = {}
   for (const { errors: own } of latest)
     for (const [code, count] of Object.entries(own)) errors[code] = (errors[code] ?? 0) + count
-  return { store: name, samples, killed, errors, lost: latest.reduce((sum, { lost }) => sum + lost, 0) }
+  const lost = latest.reduce((sum, one) => sum + one.lost, 0)
+  return { store: name, hasServer: store.hasServer, samples, killed, errors, lost }
 }
 
 /** So often that its unfinished business is a steady part of the load. */
@@ -73,12 +76,16 @@ const LONGEST_ANSWER_MS = 60_000
 async function end(child: ChildProcess): Promise<void> {
   const ended = once(child, 'exit', { signal: AbortSignal.timeout(LONGEST_ANSWER_MS) })
   child.disconnect()
-  const [code] = await ended
-  if (code !== 0) throw new Error(`A process of the soak ended with exit code ${code}.`)
+  await ended
+  if (child.exitCode !== 0) throw new Error(`A process of the soak did not end well: ${endOf(child)}.`)
+}
+
+function endOf({ exitCode, signalCode }: ChildProcess): string {
+  return signalCode ?? `exit code ${exitCode}`
 }
 
 async function kill(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
+  if (hasEnded(child)) return
   const ended = once(child, 'exit')
   child.kill('SIGKILL')
   await ended

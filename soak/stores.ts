@@ -9,6 +9,7 @@ import type { ServerSample } from './sample.ts'
 /** A store under test: its server is started for it alone. */
 export interface SoakedStore {
   readonly url: string
+  readonly hasServer: boolean
   look(): Promise<ServerSample>
   close(): Promise<void>
 }
@@ -20,6 +21,7 @@ export const STORES: Readonly<Record<string, (folder: string) => Promise<SoakedS
     const server = await startRedis()
     return {
       url: server.url,
+      hasServer: true,
       async look() {
         const info = String(await server.command('INFO'))
         return {
@@ -35,6 +37,7 @@ export const STORES: Readonly<Record<string, (folder: string) => Promise<SoakedS
     const server = await startPostgres()
     return {
       url: server.url,
+      hasServer: true,
       async look() {
         const [row] = await server.sql<{ connections: string; stored: string }>(`
           SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend') AS connections,
@@ -55,6 +58,7 @@ export const STORES: Readonly<Record<string, (folder: string) => Promise<SoakedS
     })
     return {
       url: server.url.replace('http:', 'etcd:'),
+      hasServer: true,
       async look() {
         const metrics = await (await fetch(`${server.url}/metrics`)).text()
         return {
@@ -70,6 +74,7 @@ export const STORES: Readonly<Record<string, (folder: string) => Promise<SoakedS
     const path = join(folder, 'locks.db')
     return {
       url: `sqlite:${path}`,
+      hasServer: false,
       look: async () => ({
         memoryBytes: 0,
         connections: 0,

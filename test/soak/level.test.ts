@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest'
 import { judge } from '../../soak/level.ts'
+import { summaryOf } from '../../soak/report.ts'
 
 const tolerance = { share: 0.05, amount: 1 }
 
@@ -27,7 +28,7 @@ it('a series that shrinks is level', () => {
 
 it('what a process takes while it warms up does not count', () => {
   const points = series((index) => (index < 20 ? index * 10 : 200))
-  expect(judge(points, tolerance)).toEqual({ median: 200, growth: 0, isLevel: true })
+  expect(judge(points, tolerance)).toEqual({ median: 200, growth: 0, isSeen: true, isLevel: true })
 })
 
 it('a few outliers do not make a level series grow', () => {
@@ -35,9 +36,28 @@ it('a few outliers do not make a level series grow', () => {
   expect(judge(points, tolerance).isLevel).toBe(true)
 })
 
-it('one sample, or none, shows no growth', () => {
-  expect(judge([[0, 5]], tolerance)).toEqual({ median: 5, growth: 0, isLevel: true })
-  expect(judge([], tolerance).isLevel).toBe(true)
+it('one sample, or none, proves nothing', () => {
+  expect(judge([[0, 5]], tolerance)).toEqual({ median: 5, growth: 0, isSeen: false, isLevel: false })
+  expect(judge([], tolerance).isLevel).toBe(false)
+})
+
+it('a series of nothing but zeros was not measured', () => {
+  expect(
+    judge(
+      series(() => 0),
+      tolerance,
+    ),
+  ).toMatchObject({ isSeen: false, isLevel: false })
+})
+
+it('a soak of a server expects the series of that server, and one of a file does not', () => {
+  const outcome = { store: 'some', samples: [], killed: 0, errors: {}, lost: 0 }
+  const labels = (hasServer: boolean) => summaryOf({ ...outcome, hasServer }).series.map(({ label }) => label)
+  expect(labels(true).filter((label) => !labels(false).includes(label))).toEqual([
+    'memory of the server',
+    'connections of the server',
+  ])
+  expect(summaryOf({ ...outcome, hasServer: true }).isLevel).toBe(false)
 })
 
 function series(value: (index: number) => number): readonly (readonly [number, number])[] {
