@@ -20,6 +20,13 @@ describe('the comparison with other libraries', () => {
     },
   )
 
+  it('counts a key that stays locked for ever as a promise that was not kept', async () => {
+    const stale = faults.find(({ id }) => id === 'stale-release')
+    const client = { acquire: async () => null }
+    const stage = { kind: 'redis', proxies: [], open: async () => client, openAside: async () => client }
+    expect(await stale?.run(stage as never)).toMatchObject({ isKept: false })
+  })
+
   it('shows every fault, every package and every sign on its page', () => {
     const [fault] = faults
     const [library] = libraries
