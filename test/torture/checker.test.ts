@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { describe, expect, test } from 'vitest'
 import type { Check, CheckName } from '../../src/cli/torture/checker/check.ts'
-import { judgeRun, keysWithoutGrant } from '../../src/cli/torture/checker/judge.ts'
+import { judgeRun, refusedKeys } from '../../src/cli/torture/checker/judge.ts'
 import type { RegisterLine, WorkerRecord } from '../../src/cli/torture/record.ts'
 import { hold, type WrittenHistory, written } from './history.ts'
 
@@ -303,12 +303,18 @@ test('a line that a kill has cut off is left out', () => {
   expect(history.tickets).toHaveLength(1)
 })
 
-test('a key that nobody got before the last round is named', () => {
-  const early = hold({ id: 'a', asked: 10, held: [20], fence: 1 })
+test('a key is named if several asked for it before the last round and nobody got it', () => {
+  const held = hold({ id: 'a', asked: 10, held: [20], fence: 1 })
   const inLastRound = hold({ id: 'b', asked: 60_001, held: [60_010], fence: 2 })
-  const keys = ['k', 'never']
-  expect(keysWithoutGrant(written({ workers: { 1: [...early, ...inLastRound] } }), keys)).toEqual(['never'])
-  expect(keysWithoutGrant(written({ workers: { 1: inLastRound } }), keys)).toEqual(keys)
+  const inVain = ['c', 'd', 'e'].flatMap((id): WorkerRecord[] => [
+    ...hold({ id, asked: 30, held: [35], fence: 9 }).slice(0, 1),
+    { tag: 'gave-up', at: 40, id, why: 'store' },
+  ])
+  const refused = (records: WorkerRecord[]) =>
+    refusedKeys(written({ workers: { 1: records } }), ['k', 'never'])
+  expect(refused([...inVain, ...inLastRound])).toEqual(['k'])
+  expect(refused([...held, ...inVain, ...inLastRound])).toEqual([])
+  expect(refused([...inVain.slice(2), ...inLastRound])).toEqual([])
 })
 
 test('a run without a lease proves nothing', () => {

@@ -11,7 +11,7 @@ import { json } from '../text.ts'
 import { keysOf, takenKeys } from './assignment.ts'
 import type { CheckInput } from './checker/check.ts'
 import { readHistory } from './checker/history.ts'
-import { judgeRun, keysWithoutGrant } from './checker/judge.ts'
+import { judgeRun, refusedKeys } from './checker/judge.ts'
 import { clear } from './leftovers.ts'
 import { HookFailed, runNemesis } from './nemesis.ts'
 import { makeHistoryFolder, planOf, type TorturePlan } from './plan.ts'
@@ -91,10 +91,8 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
     terms: { ttlMs, settleMs, forgets: plan.forgets, keepsOrder: scheme !== 'redlock' },
   }
   const judgement = judgeRun(input, { stuckProcesses, leftovers })
-  const keysNotSeen = keysWithoutGrant(input.history, takenKeys(prefix, { semaphores }))
-  // A run that was ended early may have had no time for them.
-  if (keysNotSeen.length > 0 && !ended.signal.aborted)
-    failures.push(`no process got these keys during the faults: ${keysNotSeen.join(', ')}`)
+  const refused = refusedKeys(input.history, takenKeys(prefix, { semaphores }))
+  if (refused.length > 0) failures.push(`no process got these keys during the faults: ${refused.join(', ')}`)
   const report: Report = { plan, scheme, ranMs, failures, judgement, prefix }
   const timeline = join(out, 'timeline.html')
   writeFileSync(timeline, timelinePage(report, input.history))

@@ -45,8 +45,8 @@ export function forgetfulFaults({ history, terms }: CheckInput): readonly Record
 }
 
 /**
- * The holders are in the order of their first moments. The store lost the data of an earlier holder. That holder goes on until its next renewal, or until its deadline, which is at
- * most a ttl after the fault.
+ * The store lost the data of an earlier holder. That holder goes on until its next renewal, or until its deadline, which is at
+ * most a ttl after the fault. The holders are in the order of their first moments.
  */
 export function isForgotten(
   together: readonly RecordedTicket[],
