@@ -1,5 +1,5 @@
 import { expect, onTestFinished, test, vi } from 'vitest'
-import { StoreError } from '../../src/errors.ts'
+import { ClosedError, StoreError } from '../../src/errors.ts'
 import { warnOfError } from '../../src/partition/failure-warnings.ts'
 
 test('of failures that are alike one in ten seconds is told, and the next one says how many were not', async () => {
@@ -17,6 +17,8 @@ test('of failures that are alike one in ten seconds is told, and the next one sa
   tell(new Error('no disk'), { key: 'a', during: 'start' })
   tell(new Error('no memory'), { key: 'b', during: 'start' })
   tell(new Error('no disk'), { key: 'c', during: 'start' })
+  tell(new ClosedError('The locks are closed.'), { key: 'd', during: 'hold' })
+  tell(new ClosedError('The queue is stopped.'), { key: 'e', during: 'work' })
   vi.advanceTimersByTime(10_000)
   away(7)
   // A warning is told in the next tick.
@@ -25,6 +27,8 @@ test('of failures that are alike one in ten seconds is told, and the next one sa
     'The partition "fleet", key 0 could not be asked for. It goes on by itself. See `onError`.',
     'The partition "fleet", key "a" could not start its work. It goes on by itself. See `onError`.',
     'The partition "fleet", key "b" could not start its work. It goes on by itself. See `onError`.',
+    'The partition "fleet", key "d" was lost. It is stopped. See `onError`.',
+    'The partition "fleet", key "e" was told that its work failed. It goes on by itself. See `onError`.',
     'The partition "fleet", key 7 could not be asked for. It goes on by itself. Not told: 999 more like it. See `onError`.',
   ])
 })
