@@ -35,7 +35,8 @@ export async function soak(name: string, store: SoakedStore, plan: SoakPlan): Pr
       samples.push(sample)
       plan.onSample(name, lineOf(sample, { durationMs }))
       if (samples.length % KILL_EVERY === 0) {
-        if (hasEnded(visitor)) throw new Error(`A process of the soak ended by itself: ${endOf(visitor)}.`)
+        if (!over.aborted && hasEnded(visitor))
+          throw new Error(`A process of the soak ended by itself: ${endOf(visitor)}.`)
         await kill(visitor)
         killed += 1
         visitor = start(store.url)

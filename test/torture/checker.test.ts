@@ -250,9 +250,23 @@ describe('waiters and a server that is away', () => {
       { tag: 'fault', at: 30_500, nth: 2, kind: 'server', slot: null, how: 'stopped' },
       { tag: 'fault-ended', at: 31_000, nth: 2 },
     ] as const
-    expect(checked('waiting', { workers: { 1: holder, 2: waiter(44_500) }, nemesis: twice }).broken).toBe(0)
+    expect(checked('waiting', { workers: { 1: holder, 2: waiter(44_000) }, nemesis: twice }).broken).toBe(0)
     expect(checked('waiting', { workers: { 1: holder, 2: waiter(45_500) }, nemesis: twice }).broken).toBe(1)
   })
+})
+
+test('a waiter is left behind although the server is away again and again', () => {
+  const holder = hold({ id: 'a', asked: 10, held: [20, 100], fence: 1, released: 100 })
+  const left: WorkerRecord[] = [
+    { tag: 'asked', at: 90, id: 'w', key: 'k', units: 1, limit: 1 },
+    { tag: 'queued', at: 91, id: 'w' },
+    { tag: 'gave-up', at: 58_000, id: 'w', why: 'aborted' },
+  ]
+  const nemesis = Array.from({ length: 16 }, (_, at) => [
+    { tag: 'fault', at: 1000 + 3500 * at, nth: at, kind: 'server', slot: null, how: 'stopped' } as const,
+    { tag: 'fault-ended', at: 3000 + 3500 * at, nth: at } as const,
+  ]).flat()
+  expect(checked('waiting', { workers: { 1: holder, 2: left }, nemesis }).broken).toBe(1)
 })
 
 describe('losses', () => {
@@ -310,11 +324,20 @@ test('a key is named if several asked for it before the last round and nobody go
     ...hold({ id, asked: 30, held: [35], fence: 9 }).slice(0, 1),
     { tag: 'gave-up', at: 40, id, why: 'store' },
   ])
-  const refused = (records: WorkerRecord[]) =>
-    refusedKeys(written({ workers: { 1: records } }), ['k', 'never'])
+  const terms = { ttlMs: 2000, settleMs: 10_000, forgets: false, keepsOrder: true }
+  const refused = (records: readonly WorkerRecord[], calmAt = 60_000) =>
+    refusedKeys({ history: written({ workers: { 1: records }, calmAt }), terms }, ['k', 'never'])
   expect(refused([...inVain, ...inLastRound])).toEqual(['k'])
   expect(refused([...held, ...inVain, ...inLastRound])).toEqual([])
   expect(refused([...inVain.slice(2), ...inLastRound])).toEqual([])
+  // The end of the faults has withdrawn them.
+  expect(refused(inVain, 39)).toEqual([])
+  const hangs: WorkerRecord[] = [
+    { tag: 'asked', at: 100, id: 'h', key: 'k', units: 1, limit: 1 },
+    { tag: 'gave-up', at: 60_005, id: 'h', why: 'aborted' },
+  ]
+  expect(refused(hangs)).toEqual(['k'])
+  expect(refused(hangs, 9000)).toEqual([])
 })
 
 test('a run without a lease proves nothing', () => {

@@ -7,9 +7,11 @@ export interface WrittenHistory {
   readonly workers: Readonly<Record<number, readonly WorkerRecord[]>>
   readonly nemesis?: readonly NemesisRecord[]
   readonly register?: readonly RegisterLine[]
+  /** When the faults are over. */
+  readonly calmAt?: number
 }
 
-export function written({ workers, nemesis = [], register = [] }: WrittenHistory): RunHistory {
+export function written({ workers, nemesis = [], register = [], calmAt = 60_000 }: WrittenHistory): RunHistory {
   const hired = Object.keys(workers).map(
     (worker): NemesisRecord => ({ tag: 'hired', at: 0, worker: Number(worker), slot: Number(worker) - 1 }),
   )
@@ -17,7 +19,7 @@ export function written({ workers, nemesis = [], register = [] }: WrittenHistory
     workers: Object.entries(workers).map(([worker, records]) =>
       text([{ tag: 'start', at: 0, worker: Number(worker), slot: Number(worker) - 1 }, ...records]),
     ),
-    nemesis: text([...hired, ...nemesis, { tag: 'calm', at: 60_000 }]),
+    nemesis: text([...hired, ...nemesis, { tag: 'calm', at: calmAt }]),
     registers: new Map([['k', text(register)]]),
   })
 }

@@ -44,20 +44,29 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   const paint = paintFor(process.stdout)
   const history = new Recorder<NemesisRecord>(join(folder, 'nemesis.jsonl'))
   const progress = new Progress({ asJson, durationMs, now, paint })
-  const tell = (record: NemesisRecord) => {
-    history.add(record)
-    progress.tell(record)
-  }
   const ended = new AbortController()
+  const broken: unknown[] = []
+  // Also called by listeners and timers, where an error would end the process.
+  const tell = (record: NemesisRecord) => {
+    try {
+      history.add(record)
+      progress.tell(record)
+    } catch (error) {
+      broken.push(error)
+      ended.abort()
+    }
+  }
   const failures: string[] = []
+  const interrupted: string[] = []
   const paceMs = Math.max(20, (durationMs * processes * LOOPS) / MOST_TASKS)
   const workforce = new Workforce({
     duty: { storeUrl, folder, prefix, ttlMs, settleMs, durationMs, paceMs, startedAt, seed, semaphores },
     proxied,
     now,
     tell,
-    onFailure: (text) => {
-      failures.push(text)
+    onFailure: (text, signal) => {
+      if (signal != null && ENDS_THE_COMMAND.has(signal)) interrupted.push(text)
+      else failures.push(text)
       ended.abort()
     },
   })
@@ -80,7 +89,9 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   } finally {
     // Without this, the processes would go on after an unexpected error.
     workforce.close()
+    if (broken.length > 0) stopGaps()
   }
+  if (broken.length > 0) throw broken[0]
   const leftovers = await clear(storeUrl, prefix, settleMs)
   stopGaps()
   history.close()
@@ -91,7 +102,9 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
     terms: { ttlMs, settleMs, forgets: plan.forgets, keepsOrder: scheme !== 'redlock' },
   }
   const judgement = judgeRun(input, { stuckProcesses, leftovers })
-  const refused = refusedKeys(input.history, takenKeys(prefix, { semaphores }))
+  // A signal for the whole process group ends a process that has only just started.
+  if (endedEarly() === undefined) failures.push(...interrupted)
+  const refused = refusedKeys(input, takenKeys(prefix, { semaphores }))
   if (refused.length > 0) failures.push(`no process got these keys during the faults: ${refused.join(', ')}`)
   const report: Report = { plan, scheme, ranMs, failures, judgement, prefix }
   const timeline = join(out, 'timeline.html')
@@ -124,6 +137,8 @@ async function tryOut(
   await lease?.release()
 }
 
+const ENDS_THE_COMMAND: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGTERM', 'SIGHUP'])
+
 /**
  * The first signal ends the faults, and the verdict follows. So does an output that is closed: the program of `--on-fault`
  * still has to mend the server. A second signal ends everything at once. Returns the exit code of the first reason.
@@ -135,7 +150,7 @@ function onEarlyEnd(workforce: Workforce, ended: AbortController): () => number 
     exitCode ??= code
     ended.abort()
   }
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  for (const name of ENDS_THE_COMMAND) {
     process.on(name, () => {
       if (signalled) process.exit(exitCodeOf(name))
       signalled = true

@@ -15,8 +15,8 @@ export interface WorkforceOptions {
   readonly proxied: ProxiedUrl | undefined
   readonly now: () => number
   readonly tell: (record: NemesisRecord) => void
-  /** A worker has ended by itself, before it was told to, or in another way. */
-  readonly onFailure: (text: string) => void
+  /** A worker has ended by itself, before it was told to, or in another way. `signal`: the one that has ended it. */
+  readonly onFailure: (text: string, signal?: NodeJS.Signals | null) => void
 }
 
 /** The processes of a run. Each has a slot with proxies of its own. A killed worker is replaced by one with a new number. */
@@ -74,9 +74,10 @@ export class Workforce {
     child.once('exit', (code, signal) => {
       tell({ tag: 'gone', at: now(), worker, how: signal ?? `exit code ${code}` })
       if (place.child === child) place.child = undefined
-      if (this.#killed.has(child) || (this.#isLastRound && code === 0)) return
+      if (signal === 'SIGKILL' && this.#killed.has(child)) return
+      if (this.#isLastRound && code === 0) return
       const how = signal === null ? `with exit code ${code}` : `by ${signal}`
-      onFailure(`process ${worker} ended ${how}${complaint === '' ? '' : `: ${complaint.trim()}`}`)
+      onFailure(`process ${worker} ended ${how}${complaint === '' ? '' : `: ${complaint.trim()}`}`, signal)
     })
   }
 

@@ -30,17 +30,17 @@ export class Disturbances {
     )
   }
 
-  /** For how long the program of `--on-fault` had the server, and its after-effects may have lasted. */
+  /**
+   * For how long the program of `--on-fault` had the server, and once for how long its after-effects may have lasted. Otherwise
+   * the short pauses between faults would never count.
+   */
   serverAwayMs(from: number, until: number): number {
-    let awayMs = 0
-    let counted = from
-    for (const fault of this.#history.faults) {
-      if (fault.kind !== 'server') continue
-      const end = Math.min(fault.until + this.#aftermathMs, until)
-      awayMs += Math.max(0, end - Math.max(fault.from, counted))
-      counted = Math.max(counted, end)
-    }
-    return awayMs
+    const { faults } = this.#history
+    const together = faults.filter(
+      (fault) => fault.kind === 'server' && fault.from < until && fault.until + this.#aftermathMs > from,
+    )
+    if (together.length === 0) return 0
+    return overlapOf(together, from, until) + this.#aftermathMs
   }
 
   /** Whether nothing was in the way of anybody who had to do with the key. */

@@ -2,7 +2,7 @@ import type { FaultKind } from '../record.ts'
 import type { Check, CheckInput } from './check.ts'
 import { checkExclusion } from './exclusion.ts'
 import { checkFences } from './fences.ts'
-import type { RunHistory } from './history.ts'
+import type { RecordedTicket } from './history.ts'
 import { checkLosses } from './losses.ts'
 import { type Durations, durationsOf } from './measures.ts'
 import { checkLeftovers, checkRecovery, type RunEnding, takeOvers } from './recovery.ts'
@@ -74,14 +74,19 @@ export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
 }
 
 /**
- * The keys that nobody got apart from the last round, although several requests have ended. Without this, a kind of lock that never
- * works would go unnoticed.
+ * The keys that nobody got apart from the last round, although several requests have ended, or one has waited for the settling
+ * time. Without this, a kind of lock that never works would go unnoticed.
  */
-export function refusedKeys({ tickets, calmAt }: RunHistory, keys: readonly string[]): readonly string[] {
+export function refusedKeys({ history, terms }: CheckInput, keys: readonly string[]): readonly string[] {
+  const { tickets, calmAt } = history
   return keys.filter((asked) => {
     const before = tickets.filter(({ key, askedAt }) => key === asked && askedAt <= calmAt)
-    const vain = before.filter(({ gaveUpAt }) => gaveUpAt !== undefined)
-    return vain.length >= MOST_VAIN && before.every(({ grantedAt }) => grantedAt === undefined)
+    if (before.some(({ grantedAt }) => grantedAt !== undefined)) return false
+    // The end of the faults withdraws what still waits.
+    const vain = before.filter(({ gaveUpAt }) => gaveUpAt !== undefined && gaveUpAt <= calmAt)
+    const isLong = ({ askedAt, gaveUpAt = calmAt, worker }: RecordedTicket) =>
+      Math.min(gaveUpAt, calmAt, worker.goneAt) - askedAt >= terms.settleMs
+    return vain.length >= MOST_VAIN || before.some(isLong)
   })
 }
 
