@@ -113,7 +113,8 @@ async function viewOf(
     leftMs.set(entry.lease, Math.max(0, reply.ttl * 1000))
   }
   const closedMs = [...room.lockDelays.values()].map((delay) =>
-    Math.min(session.delays.leftMs(delay), leftMs.get(delay.lease) ?? Number.POSITIVE_INFINITY),
+    // The key of one that is over is being deleted.
+    Math.max(1, Math.min(session.delays.leftMs(delay), leftMs.get(delay.lease) ?? Number.POSITIVE_INFINITY)),
   )
   const tickets = [...room.tickets.values()]
   if (tickets.length === 0 && closedMs.length === 0) return undefined

@@ -104,11 +104,32 @@ test('the end of a lock-delay that comes late leaves the next one of the same ti
   expect(overs).toBe(1)
 })
 
+test('a first write that arrives between the look at the key and its deletion is deleted, too', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  beforeDeletion = () => {
+    if (kept?.modRevision === 1) kept = { ...kept, modRevision: 2 }
+  }
+  await clock.advance(5000)
+  expect(kept).toBeUndefined()
+  expect(overs).toBe(1)
+})
+
+test('a lock-delay whose key goes by itself in the middle of its deletion is over', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  beforeDeletion = () => {
+    kept = undefined
+  }
+  await clock.advance(5000)
+  expect(overs).toBe(1)
+})
+
 test('a deletion that arrives after the next lock-delay of the same ticket was written leaves that alone', async () => {
   const delays = newDelays()
   await begin(delays, 1000, 1)
   beforeDeletion = () => {
-    kept = kept && { ...kept, modRevision: 2 }
+    kept = kept && { ...kept, lease: 77, modRevision: 2 }
   }
   await clock.advance(5000)
   expect(kept?.modRevision).toBe(2)

@@ -1,6 +1,6 @@
 import type { Clock } from '../../../contract/clock.ts'
 import type { Cluster } from '../grpc/cluster.ts'
-import { isAt } from '../grpc/conditions.ts'
+import { isAt, MOST_TRIES, tooBusy } from '../grpc/conditions.ts'
 import { type Operation, TXN } from '../grpc/messages.ts'
 import type { KeyNames } from '../rooms/key-names.ts'
 import type { EtcdRoom } from '../rooms/room.ts'
@@ -94,15 +94,18 @@ export class LockDelays {
   async #delete(name: string, { leases }: BegunLockDelay): Promise<boolean> {
     const { cluster } = this.#options
     const read: Operation = { tag: 'range', key: name }
-    const { reply } = await cluster.ask(TXN, { when: [], apply: [read], otherwise: [] })
-    const pair = reply.ranges[0]?.pairs[0]
-    if (pair === undefined) return true
-    if (!leases.has(pair.lease)) return false
-    // A request without an answer may arrive late, and must not end the next lock-delay.
-    const when = [isAt(name, pair.modRevision)]
-    const deletion: Operation = { tag: 'delete', key: name }
-    const deleted = await cluster.ask(TXN, { when, apply: [deletion], otherwise: [] })
-    return deleted.reply.succeeded
+    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+      const { reply } = await cluster.ask(TXN, { when: [], apply: [read], otherwise: [] })
+      const pair = reply.ranges[0]?.pairs[0]
+      if (pair === undefined) return true
+      if (!leases.has(pair.lease)) return false
+      // A request without an answer may arrive late, and must not end the next lock-delay.
+      const when = [isAt(name, pair.modRevision)]
+      const deletion: Operation = { tag: 'delete', key: name }
+      const deleted = await cluster.ask(TXN, { when, apply: [deletion], otherwise: [] })
+      if (deleted.reply.succeeded) return true
+    }
+    throw tooBusy(name)
   }
 
   #over(name: string): void {
