@@ -187,7 +187,7 @@ export class Election {
    * Asks the leader to step down, in whichever process it runs. Its signal aborts, its work settles, and the next candidate
    * leads. Resolves when the store has accepted the request. If the store pushes wakes, the leader is told at once.
    *
-   * @returns whether there was a leader to ask.
+   * @returns whether there was a leader. It was asked, or its term has ended meanwhile.
    * @throws {StoreError} `store-unavailable` when the store does not answer, or a leader could not be told within 10 s; {@link ClosedError}.
    */
   async requestStepDown(options: { readonly reason: string }): Promise<boolean> {
@@ -196,13 +196,18 @@ export class Election {
     checkReason(reason)
     const { engine } = this.#context
     const until = engine.clock.monotonicMs() + ADMINISTRATION_MS
+    /** The lease of the leader of this moment, if it could not be asked yet. */
+    let untold: string | undefined
     for (let asked = 1; ; asked += 1) {
       const holders = (await roomOf(engine, this.key))?.holders ?? []
       // A candidate to which the key is offered leads in a moment.
       const chosen = holders.find((holder) => holder.state !== 'leaving' && campaignOf(holder) !== undefined)
+      // Its term has ended meanwhile. The next leader must not be asked in its place.
+      if (untold !== undefined && chosen?.id !== untold) return true
       if (chosen === undefined) return false
       const leader = chosen.state === 'held' ? campaignOf(chosen) : undefined
       if (leader !== undefined && (await this.#evictMarks(leader, reason))) return true
+      if (leader !== undefined) untold = chosen.id
       // A leader that was just elected has no mark yet. It takes it in a moment, or in seconds if its first request is lost.
       if (engine.clock.monotonicMs() >= until) throw notAsked(this.key)
       await paused(engine.clock, engine.backoffMs(asked))

@@ -64,6 +64,26 @@ describe('a campaign', () => {
     expect(await errorOf(clock.until(running.over))).toMatchObject({ message: 'the test is over' })
   })
 
+  test('whose grace is over is not asked again, and neither is the next leader in its place', async () => {
+    const { locks, other, clock } = scene()
+    const office = new Office(false)
+    const running = campaign(locks.election('k'), office, { ttl: '5s', grace: '1s' })
+    await settled()
+    expect(await other.locks.election('k').requestStepDown({ reason: 'deploy' })).toBe(true)
+    const rival = new Office()
+    const rivals = campaign(other.locks.election('k'), rival)
+    await clock.advance(1500)
+    expect(rival.inside).toBe(0)
+    expect(await clock.until(other.locks.election('k').requestStepDown({ reason: 'once more' }))).toBe(true)
+    await clock.untilTrue(() => rival.inside === 1, { withinMs: 7000 })
+    await clock.advance(2000)
+    expect(rival.term.signal.aborted).toBe(false)
+    office.finish('')
+    running.end()
+    rivals.end()
+    await clock.advance(60_000)
+  })
+
   test.each(['waits', 'leads'])(
     'ends while it %s when the lease is lost whose signal it was given',
     async (what) => {
