@@ -44,8 +44,11 @@ export class BackgroundWork {
     const jobs = instances.flatMap(scheduledMethods)
     const methods = instances.flatMap(leadershipMethods)
     const {
-      onError = (error, { name, during }) =>
-        this.#warn(`The scheduled job ${JSON.stringify(name)} ${TROUBLES[during]}.`, error),
+      onError = (error, { name, during }) => {
+        const isOver = during === 'store' && isHoldfastError(error, 'closed')
+        const what = isOver ? 'is over, because its locks are closed' : TROUBLES[during]
+        this.#warn(`The scheduled job ${JSON.stringify(name)} ${what}.`, error)
+      },
     } = this.#options
     const schedule = createSchedule(this.#locks, { ...this.#options, onError })
     this.#schedule = schedule

@@ -28,17 +28,17 @@ export function warnOfError(
     told.set(kind, { at: now, more: 0 })
     const of = key === undefined ? '' : `, key ${JSON.stringify(key)}`
     const more = before === undefined || before.more === 0 ? '' : ` Not told: ${before.more} more like it.`
-    const outlook = isTheEnd(error, during) ? 'It is stopped.' : 'It goes on by itself.'
     warn(
-      `The partition ${JSON.stringify(name)}${of} ${FAILED[during]} ${outlook}${more} See \`onError\`.`,
+      `The partition ${JSON.stringify(name)}${of} ${FAILED[during]}${outlookOf(error, during)}${more} See \`onError\`.`,
       error,
     )
   }
 }
 
-/** The locks are closed. Work that fails may have such an error of something else. */
-function isTheEnd(error: unknown, during: PartitionDoing): boolean {
-  return (during === 'hold' || during === 'membership') && isHoldfastError(error, 'closed')
+/** Empty if that depends on more than this failure: the partition may have been told to stop. */
+function outlookOf(error: unknown, during: PartitionDoing): string {
+  if (during === 'start' || during === 'work' || during === 'stop') return ''
+  return during === 'hold' && isHoldfastError(error, 'closed') ? ' It is stopped.' : ' It goes on by itself.'
 }
 
 export function warn(message: string, error: unknown): void {

@@ -51,7 +51,7 @@ export interface PartitionWork<Key extends string | number>
    */
   readonly grace?: Duration | undefined
   /**
-   * Called with each failure; the partition goes on by itself. Default: a process warning, and at most one in ten seconds of
+   * Called with each failure; the partition goes on by itself, unless the locks are closed. Default: a process warning, and at most one in ten seconds of
    * failures that are alike.
    */
   readonly onError?:

@@ -213,13 +213,13 @@ export class Redlock extends EventEmitter {
       controller.abort(signal.error)
       if (reason instanceof Error) this.emit('error', reason)
     }
-    if (leases.signal.aborted) onLost()
-    else leases.signal.addEventListener('abort', onLost, { once: true })
     // Checked by the clock, as the signal cannot abort while the event loop is blocked.
     const throwIfLost = () => {
       if (leases.state === 'lost') throw signal.error ?? this.#failed(undefined)
     }
     try {
+      if (leases.signal.aborted) onLost()
+      else leases.signal.addEventListener('abort', onLost, { once: true })
       throwIfLost()
       const value = await routine(signal)
       throwIfLost()

@@ -4,7 +4,7 @@ import { type Duration, HOLD_RANGE, parseDuration, TTL_RANGE, WAIT_RANGE } from 
 import { callListener } from '../base/listener.ts'
 import { reportOf } from '../base/thrown.ts'
 import { checkTimezone } from '../base/ticks.ts'
-import type { Clock, StopOptions } from '../index.ts'
+import { type Clock, isHoldfastError, type StopOptions } from '../index.ts'
 import type { FinishedRun } from './run.ts'
 
 /** Options of all jobs of a schedule. A wrong value is an {@link InvalidArgumentError}. */
@@ -17,7 +17,7 @@ export interface ScheduleOptions {
   readonly onRun?: ((run: FinishedRun) => void) | undefined
   /**
    * Called after each failure. `during: 'run'`: the work failed. `during: 'store'`: the store did not answer, or the lease ended
-   * before the work began; the schedule asks again. Default: a process warning.
+   * before the work began; the schedule asks again, unless its locks are closed. Default: a process warning.
    */
   readonly onError?:
     | ((error: unknown, context: { readonly name: string; readonly during: 'run' | 'store' }) => void)
@@ -201,10 +201,13 @@ function guarded<Arguments extends readonly unknown[]>(
   }
 }
 
+const TROUBLES = {
+  run: 'failed',
+  store: 'could not ask its store, or lost its lease before the work began, and will ask again',
+} as const
+
 function warnOfError(error: unknown, { name, during }: { name: string; during: 'run' | 'store' }): void {
-  const what =
-    during === 'run'
-      ? 'failed'
-      : 'could not ask its store, or lost its lease before the work began, and will ask again'
+  const isOver = during === 'store' && isHoldfastError(error, 'closed')
+  const what = isOver ? 'is over, because its locks are closed' : TROUBLES[during]
   warn(`The scheduled job ${JSON.stringify(name)} ${what}. See \`onError\`.`, error)
 }

@@ -133,14 +133,22 @@ function guarded(onError: NonNullable<LockWorkerOptions['onError']>): typeof onE
 }
 
 function warnOfError(error: unknown, { key, during }: { key: string; during: Doing }): void {
-  const outlook = isTheEnd(error, during) ? 'It is stopped.' : 'It goes on by itself.'
-  warn(`The worker on ${JSON.stringify(key)} ${FAILED[during]} ${outlook} See \`onError\`.`, error)
+  warn(
+    `The worker on ${JSON.stringify(key)} ${FAILED[during]}${outlookOf(error, during)} See \`onError\`.`,
+    error,
+  )
 }
 
-/** As the machine sees it. `start`, `stop` and the work may throw the same kinds of errors, about objects of their own. */
-function isTheEnd(error: unknown, during: Doing): boolean {
+/** Empty if that depends on more than this failure: the worker may have been told to stop. */
+function outlookOf(error: unknown, during: Doing): string {
+  if (during !== 'acquire' && during !== 'hold') return ''
+  return isTheEnd(error, during) ? ' It is stopped.' : ' It goes on by itself.'
+}
+
+/** As the machine sees it. */
+function isTheEnd(error: unknown, during: 'acquire' | 'hold'): boolean {
   if (during === 'hold') return isHoldfastError(error, 'closed')
-  return during === 'acquire' && isHoldfastError(error, 'invalid-argument')
+  return isHoldfastError(error, 'invalid-argument')
 }
 
 const FAILED: Readonly<Record<Doing, string>> = {

@@ -25,10 +25,10 @@ test('of failures that are alike one in ten seconds is told, and the next one sa
   await new Promise((resolve) => setImmediate(resolve))
   expect(heard).toEqual([
     'The partition "fleet", key 0 could not be asked for. It goes on by itself. See `onError`.',
-    'The partition "fleet", key "a" could not start its work. It goes on by itself. See `onError`.',
-    'The partition "fleet", key "b" could not start its work. It goes on by itself. See `onError`.',
+    'The partition "fleet", key "a" could not start its work. See `onError`.',
+    'The partition "fleet", key "b" could not start its work. See `onError`.',
     'The partition "fleet", key "d" was lost. It is stopped. See `onError`.',
-    'The partition "fleet", key "e" was told that its work failed. It goes on by itself. See `onError`.',
+    'The partition "fleet", key "e" was told that its work failed. See `onError`.',
     'The partition "fleet", key 7 could not be asked for. It goes on by itself. Not told: 999 more like it. See `onError`.',
   ])
 })

@@ -366,7 +366,7 @@ describe('a lock worker', () => {
       await worker.stop()
       expect(warn.mock.calls).toEqual([
         [
-          'The worker on "k" could not start its work. It goes on by itself. See `onError`.',
+          'The worker on "k" could not start its work. See `onError`.',
           expect.objectContaining({ detail: expect.stringContaining('no') }),
         ],
       ])
@@ -397,7 +397,7 @@ describe('a lock worker', () => {
     }
   })
 
-  test('warns that it goes on when its work throws because something of its own is closed', async () => {
+  test('warns of its work alone when that throws because something of its own is closed', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     try {
       const { worker, reaches } = workerOf({
@@ -407,7 +407,7 @@ describe('a lock worker', () => {
       worker.start()
       await reaches('pausing')
       expect(warn.mock.calls.map(([message]) => message)).toEqual([
-        'The worker on "k" could not start its work. It goes on by itself. See `onError`.',
+        'The worker on "k" could not start its work. See `onError`.',
       ])
       await worker.stop()
     } finally {
