@@ -6,6 +6,7 @@ import type { AcquireRequest } from './acquire-request.ts'
 import type { EngineContext } from './engine-context.ts'
 import type { ClockSample } from './granted-at.ts'
 import type { HeldLease } from './held-lease.ts'
+import type { Exchange } from './instant.ts'
 import { firstRenewalMs } from './ticket-fields.ts'
 
 /**
@@ -43,6 +44,8 @@ export interface Waiting {
   attempts: number
   /** When the first of these was sent, on the monotonic clock. */
   unansweredSince: number
+  /** How long the last answer took. */
+  readonly tookMs: number
   askAgainAt: number
   /** How much sooner than `askAgainAt` it may be renewed, to share a request with others. */
   slackMs: number
@@ -90,12 +93,17 @@ export function newAsking(since: number): Asking {
   return { tag: 'asking', since, attempts: 0, silent: false, lastError: undefined }
 }
 
-export function newWaiting(ahead: number | undefined, sample: ClockSample | undefined): Waiting {
+export function newWaiting(
+  ahead: number | undefined,
+  sample: ClockSample | undefined,
+  when?: Exchange,
+): Waiting {
   return {
     tag: 'waiting',
     ahead,
     attempts: 0,
     unansweredSince: 0,
+    tookMs: when === undefined ? 0 : when.answeredAt.monotonicMs - when.askedAt.monotonicMs,
     askAgainAt: 0,
     slackMs: 0,
     lastError: undefined,
@@ -140,7 +148,9 @@ export function countAttempt(
 ): number {
   if (state.attempts === 0) state.unansweredSince = at.monotonicMs
   state.attempts += 1
-  return askAgainAfter(state, context.attemptMs(state.attempts, firstRenewalMs(ticket)), at)
+  // A slow store is not asked everything twice, as long as that does not cost the place.
+  const firstMs = Math.max(firstRenewalMs(ticket), Math.min(2 * state.tookMs, ticket.patienceMs / 2))
+  return askAgainAfter(state, context.attemptMs(state.attempts, firstMs), at)
 }
 
 /** Plans the next question. Returns when it is due. */

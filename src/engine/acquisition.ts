@@ -165,8 +165,8 @@ export class Acquisition implements PendingAcquisition, Abortable {
     const state = this.#state
     assert(state.tag !== 'over', 'a wait that is over is due')
     if (this.#takes(at)) return false
-    const isAsked = state.tag === 'asking' ? state.silent : this.#openRenewals > 0 && !this.#woken
-    if (isAsked && this.#limits.putsOff(this, at)) return false
+    const isOpen = state.tag === 'asking' || (this.#openRenewals > 0 && !this.#woken)
+    if (isOpen && this.#limits.putsOff(this, state, at)) return false
     if (state.tag === 'asking' && state.silent) this.#tellStoreError(undefined)
     // A listener has ended it.
     if (this.#state !== state) return false
@@ -343,7 +343,7 @@ export class Acquisition implements PendingAcquisition, Abortable {
 
   #wait(place: 'new' | 'same', ahead: number | undefined, answer: QueuedAnswer, when: Exchange): void {
     assert(this.#state.tag !== 'over', 'a wait that is over goes on')
-    const state = newWaiting(ahead, this.#askedAgain ? undefined : sampleOf(answer, when.askedAt))
+    const state = newWaiting(ahead, this.#askedAgain ? undefined : sampleOf(answer, when.askedAt), when)
     // An answer to an earlier request may come late, after the ticket was let into the queue.
     const isEntering = this.#state.tag === 'asking'
     // A message that came before this answer is looked at with what this answer tells.

@@ -34,7 +34,7 @@ export async function adopt(
   })
   const [answer] = await unlessAborted(renewing, signal)
   context.assertOpen(ticket.key)
-  if (answer === undefined) throw noAnswer(ticket)
+  if (answer === undefined || answer === null) throw noAnswer(ticket)
   if (answer.tag !== 'held') return { evicted: answer.tag === 'gone' && answer.evicted }
   signal?.throwIfAborted()
   // Held by the same id under another fence: not this lease, and none that may be released here.

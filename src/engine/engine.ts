@@ -176,6 +176,8 @@ export class Engine {
       for (const waiter of context.localWaits.list())
         if (waiter instanceof LocalWait && waiter.context === context)
           waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      // A listener of these ends may have released a key to another wait.
+      context.localWaits.tellGrants()
       return context.leases.list().map((lease) => lease.close(closedDuring(lease.key, 'held')))
     })
     await Promise.all(released)

@@ -226,7 +226,7 @@ export class HeldLease extends RenewedLease implements Lease {
     const limitMs = this.attemptMs(this.leftMs(askedAt))
     this.keptUntil = Math.max(this.keptUntil ?? 0, askedAt.monotonicMs + limitMs + asked.ttlMs)
     const [answer] = await this.context.ask('renew', () => store.renew([asked]), { limitMs, key: this.key })
-    if (answer === undefined) throw noAnswer(asked)
+    if (answer === undefined || answer === null) throw noAnswer(asked)
     // The lease may have ended while the store was asked. Then the answer is late, and changes nothing.
     if (!this.isLive) return
     if (answer.tag === 'held') this.ticket = asked

@@ -37,10 +37,15 @@ export class WaitLimits {
    * reads from a socket, so the answer may be here already. Then the wait is due again a little later, and no silence counts
    * until then. A look that was put off counts, however late it is. `dueAt` was not in the past when it was set.
    */
-  putsOff(wait: Pick<Renewable, 'dueAt'>, { monotonicMs }: Instant): boolean {
-    if (monotonicMs - wait.dueAt < LATE_MS || wait.dueAt === this.#notBefore) return false
+  putsOff(wait: Pick<Renewable, 'dueAt'>, state: Asking | Waiting, { monotonicMs }: Instant): boolean {
+    const isAsked = state.tag === 'asking' ? state.silent : state.attempts > 0
+    if (!isAsked || monotonicMs - wait.dueAt < LATE_MS || wait.dueAt === this.#notBefore) return false
     this.#notBefore = monotonicMs + LATE_MS
     wait.dueAt = this.#notBefore
+    if (state.tag === 'waiting') {
+      state.askAgainAt = wait.dueAt
+      state.slackMs = 0
+    }
     return true
   }
 

@@ -96,21 +96,24 @@ describe.each(['at once', 'later'] as const)('a store that answers nonsense %s',
     },
   )
 
-  test('to an extend has not extended anything', async () => {
-    const { clock, locks } = damaged({ renew: () => [] })
+  test.each([[], [null]])('to an extend (%j) has not extended anything', async (...answer) => {
+    const { clock, locks } = damaged({ renew: () => answer })
     const lease = await locks.acquire('k', { ttl: 3000, renew: false })
     expect(await clock.until(errorOf(lease.extend('1h')))).toMatchObject({ code: 'store-unavailable' })
     expect(lease.state).toBe('lost')
   })
 
-  test('to an adopt is no loss: the lease may be adopted later', async () => {
-    const { clock, locks } = damaged({ renew: () => [undefined] })
-    const json = (await locks.acquire('k')).detach()
-    expect(await clock.until(errorOf(locks.adopt(json)))).toMatchObject({
-      code: 'store-unavailable',
-      key: 'k',
-    })
-  })
+  test.each([undefined, null])(
+    'to an adopt (%s) is no loss: the lease may be adopted later',
+    async (answer) => {
+      const { clock, locks } = damaged({ renew: () => [answer] })
+      const json = (await locks.acquire('k')).detach()
+      expect(await clock.until(errorOf(locks.adopt(json)))).toMatchObject({
+        code: 'store-unavailable',
+        key: 'k',
+      })
+    },
+  )
 })
 
 test('a promise of another library is a promise', async () => {

@@ -108,6 +108,21 @@ describe('a waiter', () => {
     await (await clock.until(waiting)).release()
   })
 
+  test('with a short ttl asks a slow store about once for each answer', async () => {
+    const { clock, store, locks, other } = scene()
+    const held = await other.locks.acquire('k', { ttl: '1h' })
+    store.replyAfter = () => new Promise((resolve) => clock.startTimer(400, resolve))
+    const waiting = locks.acquire('k', { ttl: 500, wait: '1h' })
+    await clock.advance(5000)
+    const before = store.count('renew')
+    // An answer takes 400 ms, and a third of a second later it asks again.
+    await clock.advance(60_000)
+    expect(store.count('renew') - before).toBeLessThanOrEqual(95)
+    store.replyAfter = undefined
+    await held.release()
+    await (await clock.until(waiting)).release()
+  })
+
   test('is not forgotten while it waits, however long that is', async () => {
     const { clock, locks, other, rooms } = scene()
     const held = await other.locks.acquire('k')
