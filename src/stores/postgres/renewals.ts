@@ -119,7 +119,7 @@ export class PostgresRenewals {
    * rooms that come before, and fails in the end. So then the tickets of such rooms stay without an answer, and the others are renewed.
    */
   async #askBesideTaken(renewal: PostgresRenewal, places: readonly number[]): Promise<void> {
-    const free = this.#isDelayed() ? await this.#besideTaken(renewal, places) : places
+    const free = this.#isDelayed(renewal, places) ? await this.#besideTaken(renewal, places) : places
     try {
       await this.#askPart(renewal, free)
     } catch (error) {
@@ -131,12 +131,18 @@ export class PostgresRenewals {
     }
   }
 
-  /** Whether an earlier call is late, or failed a moment ago. Then the next one would wait for the same room. */
-  #isDelayed(): boolean {
+  /**
+   * Whether an earlier call is late, or failed a moment ago. Then the next one would wait for the same room. A waiter with a short ttl
+   * asks again before a call is late.
+   */
+  #isDelayed({ tickets }: PostgresRenewal, places: readonly number[]): boolean {
     const now = performance.now()
     const [oldest = now] = this.#sent.values()
     const { at } = this.#overdue
-    return now - oldest > LATE_MS || now - at < OVERDUE_MS
+    if (now - oldest > LATE_MS || now - at < OVERDUE_MS) return true
+    if (now - oldest < SLOW_MS) return false
+    const asked = new Set(places.map((place) => tickets[place]?.id))
+    return [...this.#sent.keys()].some((open) => open.some(({ id }) => asked.has(id)))
   }
 
   async #besideTaken({ tickets }: PostgresRenewal, places: readonly number[]): Promise<readonly number[]> {
@@ -324,8 +330,9 @@ const MOST_RENEWALS = 500
 /** So many waiters join a group in a few milliseconds. */
 const MOST_IN_GROUP = 250
 const MOST_GROUPS = 100
-/** A call about groups usually takes a few milliseconds. The engine asks again after two seconds without an answer. */
+/** A call usually takes a few milliseconds. The engine asks again after two seconds without an answer, or sooner if a ttl is short. */
 const LATE_MS = 1000
+const SLOW_MS = 100
 /** For so long after a call that failed the next ones first ask which rooms are locked. */
 const OVERDUE_MS = 10_000
 /** Of two connections, which are the default. */

@@ -308,6 +308,41 @@ test('a room that somebody keeps locked costs no lease of another key', async ()
   await store.close()
 })
 
+test('a waiter that asks again because its room is locked takes no second connection', async () => {
+  const store = postgresStore(new pg.Pool(urlOf()))
+  const key = crypto.randomUUID()
+  const [holder, waiter, other] = [ticket({ key }), ticket({ key }), ticket()]
+  for (const one of [holder, other]) fenceOf(await store.acquire(one))
+  expect(await store.acquire(waiter)).toMatchObject({ tag: 'queued' })
+  const blocker = new pg.Client(urlOf())
+  await blocker.connect()
+  await blocker.query('select pg_advisory_lock(1212236372, hashtext($1) & 1023)', [key])
+  const renew = async () => store.renew([waiter])
+  const waits = async () =>
+    (
+      await server.sql(
+        `select 1 from pg_locks where locktype = 'advisory' and classid = 1212236372 and not granted`,
+      )
+    ).length
+  const first = renew().catch(() => {})
+  await until('the first question waits', async () => (await waits()) === 1)
+  // A question usually takes a few milliseconds.
+  await new Promise((resolve) => setTimeout(resolve, 200))
+  let isAnswered = false
+  const second = renew()
+    .catch(() => {})
+    .finally(() => {
+      isAnswered = true
+    })
+  let most = 0
+  while (!isAnswered) most = Math.max(most, await waits())
+  expect(most).toBeLessThanOrEqual(1)
+  await blocker.end()
+  await Promise.all([first, second])
+  for (const answer of await store.renew([other])) fenceOf(answer)
+  await store.close()
+})
+
 test('while somebody keeps a room locked, two processes lose their leases of this room and no others', async () => {
   const rows = await server.sql<{ key: string; place: string }>(
     `select key, case when lock = 512 then 'in' when lock < 512 then 'below' else 'above' end as place
