@@ -35,7 +35,10 @@ export interface Schedule extends AsyncDisposable {
     expression: string,
     ...rest: WorkArguments<ScheduledJobOptions, ScheduledWork>
   ): ScheduledJob
-  /** Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. */
+  /**
+   * Starts all jobs. Until `stop()` the process stays alive. Called again it changes nothing. The runs have an async context of
+   * their own, and not that of the caller.
+   */
   start(): void
   /**
    * Begins no more runs, and resolves when the current runs have ended. After `grace` their signals abort, and 5 s later `stop`
