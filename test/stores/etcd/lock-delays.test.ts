@@ -115,6 +115,25 @@ test('a first write that arrives between the look at the key and its deletion is
   expect(overs).toBe(1)
 })
 
+test('the next lock-delay is left alone, also if it begins while the one before is being deleted', async () => {
+  const delays = newDelays()
+  await begin(delays, 1000, 1)
+  const first = kept
+  beforeDeletion = () => {
+    beforeDeletion = () => {}
+    void begin(delays, 60_000, 2).then(() => {
+      // The first write is carried out once more.
+      kept = first && { ...first, modRevision: 3 }
+    })
+    kept = first && { ...first, modRevision: 2 }
+  }
+  await clock.advance(5000)
+  expect(kept).toBeDefined()
+  await clock.advance(60_000)
+  expect(kept).toBeUndefined()
+  expect(overs).toBe(1)
+})
+
 test('a lock-delay whose key goes by itself in the middle of its deletion is over', async () => {
   const delays = newDelays()
   await begin(delays, 1000, 1)

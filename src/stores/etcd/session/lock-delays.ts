@@ -83,7 +83,7 @@ export class LockDelays {
     const isOver = () => this.#isClosed || this.#begun.get(name) !== ending
     // It tries however long that takes: a new leader of etcd gives the lease of the key its whole length again.
     await retryUntil(clock, isOver, async () => {
-      const isGone = await this.#delete(name, ending)
+      const isGone = await this.#delete(name, ending, isOver)
       if (isOver()) return
       this.#begun.delete(name)
       if (isGone) this.#over(name)
@@ -91,20 +91,21 @@ export class LockDelays {
   }
 
   /** False if the key belongs to another lock-delay of the same ticket. */
-  async #delete(name: string, { leases }: BegunLockDelay): Promise<boolean> {
+  async #delete(name: string, { leases }: BegunLockDelay, isOver: () => boolean): Promise<boolean> {
     const { cluster } = this.#options
     const read: Operation = { tag: 'range', key: name }
-    for (let tries = 0; tries < MOST_TRIES; tries += 1) {
+    for (let tries = 0; tries < MOST_TRIES && !isOver(); tries += 1) {
       const { reply } = await cluster.ask(TXN, { when: [], apply: [read], otherwise: [] })
       const pair = reply.ranges[0]?.pairs[0]
       if (pair === undefined) return true
-      if (!leases.has(pair.lease)) return false
+      if (!leases.has(pair.lease) || isOver()) return false
       // A request without an answer may arrive late, and must not end the next lock-delay.
       const when = [isAt(name, pair.modRevision)]
       const deletion: Operation = { tag: 'delete', key: name }
       const deleted = await cluster.ask(TXN, { when, apply: [deletion], otherwise: [] })
       if (deleted.reply.succeeded) return true
     }
+    if (isOver()) return false
     throw tooBusy(name)
   }
 
