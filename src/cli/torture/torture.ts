@@ -94,6 +94,7 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   if (broken.length > 0) throw broken[0]
   const leftovers = await clear(storeUrl, prefix, settleMs)
   stopGaps()
+  if (broken.length > 0) throw broken[0]
   history.close()
   progress.end()
 

@@ -74,7 +74,9 @@ export class Workforce {
     child.once('exit', (code, signal) => {
       tell({ tag: 'gone', at: now(), worker, how: signal ?? `exit code ${code}` })
       if (place.child === child) place.child = undefined
-      if (signal === 'SIGKILL' && this.#killed.has(child)) return
+      // Windows has no signals: a kill there ends a process with an exit code.
+      const wasKilled = signal === 'SIGKILL' || process.platform === 'win32'
+      if (wasKilled && this.#killed.has(child)) return
       if (this.#isLastRound && code === 0) return
       const how = signal === null ? `with exit code ${code}` : `by ${signal}`
       onFailure(`process ${worker} ended ${how}${complaint === '' ? '' : `: ${complaint.trim()}`}`, signal)

@@ -1,5 +1,6 @@
 import type { FaultKind } from '../record.ts'
 import type { Check, CheckInput } from './check.ts'
+import { Disturbances } from './disturbances.ts'
 import { checkExclusion } from './exclusion.ts'
 import { checkFences } from './fences.ts'
 import type { RecordedTicket } from './history.ts'
@@ -79,13 +80,16 @@ export function judgeRun(input: CheckInput, ending: RunEnding): Judgement {
  */
 export function refusedKeys({ history, terms }: CheckInput, keys: readonly string[]): readonly string[] {
   const { tickets, calmAt } = history
+  const disturbances = new Disturbances(history, terms.ttlMs)
   return keys.filter((asked) => {
     const before = tickets.filter(({ key, askedAt }) => key === asked && askedAt <= calmAt)
     if (before.some(({ grantedAt }) => grantedAt !== undefined)) return false
     // The end of the faults withdraws what still waits.
     const vain = before.filter(({ gaveUpAt }) => gaveUpAt !== undefined && gaveUpAt <= calmAt)
-    const isLong = ({ askedAt, gaveUpAt = calmAt, worker }: RecordedTicket) =>
-      Math.min(gaveUpAt, calmAt, worker.goneAt) - askedAt >= terms.settleMs
+    const isLong = ({ askedAt, gaveUpAt = calmAt, worker }: RecordedTicket) => {
+      const until = Math.min(gaveUpAt, calmAt, worker.goneAt)
+      return until - askedAt - disturbances.serverAwayMs(askedAt, until) >= terms.settleMs
+    }
     return vain.length >= MOST_VAIN || before.some(isLong)
   })
 }
