@@ -43,7 +43,7 @@ export class WaitLimits {
     this.#notBefore = monotonicMs + LATE_MS
     wait.dueAt = this.#notBefore
     if (state.tag === 'waiting') {
-      state.askAgainAt = wait.dueAt
+      state.askAgainAt = Math.max(state.askAgainAt, wait.dueAt)
       state.slackMs = 0
     }
     return true
