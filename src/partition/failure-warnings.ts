@@ -37,8 +37,8 @@ export function warnOfError(
 
 /** Empty if that depends on more than this failure: the partition may have been told to stop. */
 function outlookOf(error: unknown, during: PartitionDoing): string {
-  if (during === 'start' || during === 'work' || during === 'stop') return ''
-  return during === 'hold' && isHoldfastError(error, 'closed') ? ' It is stopped.' : ' It goes on by itself.'
+  if (during === 'hold' && isHoldfastError(error, 'closed')) return ' It is stopped.'
+  return during === 'acquire' || during === 'membership' ? ' It goes on by itself.' : ''
 }
 
 export function warn(message: string, error: unknown): void {

@@ -142,7 +142,8 @@ function warnOfError(error: unknown, { key, during }: { key: string; during: Doi
 /** Empty if that depends on more than this failure: the worker may have been told to stop. */
 function outlookOf(error: unknown, during: Doing): string {
   if (during !== 'acquire' && during !== 'hold') return ''
-  return isTheEnd(error, during) ? ' It is stopped.' : ' It goes on by itself.'
+  if (isTheEnd(error, during)) return ' It is stopped.'
+  return during === 'acquire' ? ' It goes on by itself.' : ''
 }
 
 /** As the machine sees it. */

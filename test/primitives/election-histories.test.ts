@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest'
 import type { RoomPage } from '../../src/contract/store.ts'
-import type { Leader, Leadership } from '../../src/index.ts'
+import { isHoldfastError, type Leader, type Leadership } from '../../src/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { seededRandom } from '../../src/testing/random.ts'
 import { FakeClock, settled } from '../engine/fake-clock.ts'
@@ -103,7 +103,9 @@ test.each(Array.from({ length: 60 }, (_, seed) => seed))(
         witness.locks
           .election('k')
           .requestStepDown({ reason: 'it is asked to' })
-          .catch(() => {})
+          .catch((error) => {
+            if (!isHoldfastError(error, 'store-unavailable')) throw error
+          })
       } else if (action === 7) {
         void witness.locks.evictAll('k', { reason: 'chance' })
       } else if (action === 8) clock.block(random.between(0, TTL_MS * 2))
