@@ -22,8 +22,8 @@ export class Renewals {
   /** The questions that the next request about groups asks. */
   readonly #gathered = new Map<WaitGroup, GroupQuestion>()
   readonly #joins = new UnansweredJoins<readonly RenewAnswer[]>(SILENCE_MS)
-  /** The group that was begun last, and when, by `performance.now()`. */
-  #lastBegun: { readonly group: WaitGroup; readonly begunAt: number } | undefined
+  /** The group that was begun a moment ago. */
+  #lastBegun: WaitGroup | undefined
 
   constructor(host: RenewalHost) {
     this.#host = host
@@ -179,19 +179,21 @@ export class Renewals {
   /** The first rounds of the renewal loop ask in small batches. So waiters that came together are one group, and not one for each batch. */
   #groupFor(waiters: Batch<Ticket>, groups: WaitGroups): WaitGroup {
     const [one] = waiters
-    const now = performance.now()
-    const { group: last, begunAt = 0 } = this.#lastBegun ?? {}
+    const last = this.#lastBegun
     if (
       last !== undefined &&
       !last.isOver &&
       last.key === one.key &&
       sameTerms(last.one, one) &&
-      last.asked + waiters.length <= MOST_IN_GROUP &&
-      now - begunAt < GATHER_MS
+      last.asked + waiters.length <= MOST_IN_GROUP
     )
       return last
     const group = groups.newGroup(one)
-    this.#lastBegun = { group, begunAt: now }
+    this.#lastBegun = group
+    // By a timer, because the batches of one turn belong together however long that turn takes.
+    setTimeout(() => {
+      if (this.#lastBegun === group) this.#lastBegun = undefined
+    }, GATHER_MS).unref()
     return group
   }
 
