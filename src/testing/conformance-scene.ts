@@ -111,6 +111,10 @@ export class Scene {
     return this.#subject.order !== 'best-effort'
   }
 
+  get expiresUnasked(): boolean {
+    return this.#subject.expiresUnasked ?? false
+  }
+
   /** A limit for tickets that hold together, when the number does not matter. Without semaphores, that of readers. */
   several(limit: number): number {
     return this.semaphores ? limit : UNLIMITED
