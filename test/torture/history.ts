@@ -11,7 +11,12 @@ export interface WrittenHistory {
   readonly calmAt?: number
 }
 
-export function written({ workers, nemesis = [], register = [], calmAt = 60_000 }: WrittenHistory): RunHistory {
+export function written({
+  workers,
+  nemesis = [],
+  register = [],
+  calmAt = 60_000,
+}: WrittenHistory): RunHistory {
   const hired = Object.keys(workers).map(
     (worker): NemesisRecord => ({ tag: 'hired', at: 0, worker: Number(worker), slot: Number(worker) - 1 }),
   )
