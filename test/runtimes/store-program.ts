@@ -1,5 +1,6 @@
 // The conformance suite of a store, on the runtime that runs this program: store-program.ts SUBJECT [URL or folder]
 import { join } from 'node:path'
+import { isHoldfastError } from '../../src/index.ts'
 import { etcdStore } from '../../src/stores/etcd/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { postgresStore } from '../../src/stores/postgres/index.ts'
@@ -21,17 +22,18 @@ const AT_ONCE = 4
 
 const [name = '', place = ''] = process.argv.slice(2)
 const waiting = [...storeConformance(subjectOf(name))]
-/** Cases for which the machine was too slow beside other cases. They run again alone. */
-const slow: ConformanceCase[] = []
+/** Cases for which the machine, or the server on it, was too slow beside other cases. They run again alone. */
+let slow: { readonly again: ConformanceCase; readonly error: unknown }[] = []
 const failed: string[] = []
 let passed = 0
 
 // The connections of a store keep no process alive; that is the engine's part.
 const alive = setInterval(() => {}, 60_000)
 await Promise.all(Array.from({ length: AT_ONCE }, work))
-waiting.push(...slow.splice(0))
+waiting.push(...slow.map(({ again }) => again))
+slow = []
 await work()
-failed.push(...slow.map((one) => `${one.name}: the machine was too slow`))
+failed.push(...slow.map(({ again, error }) => textOf(again, error)))
 clearInterval(alive)
 console.log(JSON.stringify({ passed, failed } satisfies ConformanceReport))
 
@@ -41,10 +43,15 @@ async function work(): Promise<void> {
       await next.run()
       passed += 1
     } catch (error) {
-      if (error instanceof TooSlow) slow.push(next)
-      else failed.push(`${next.name}: ${error instanceof Error ? error.stack : error}`)
+      const isTooSlow = error instanceof TooSlow || isHoldfastError(error, 'store-unavailable')
+      if (isTooSlow) slow.push({ again: next, error })
+      else failed.push(textOf(next, error))
     }
   }
+}
+
+function textOf({ name }: ConformanceCase, error: unknown): string {
+  return `${name}: ${error instanceof Error ? error.stack : error}`
 }
 
 function subjectOf(subject: string): ConformanceSubject {
