@@ -23,8 +23,8 @@ export class HeldLease extends RenewedLease implements Lease {
   /** Set while acquire requests of this ticket are unanswered. One of them may arrive after the release. */
   origin: { readonly openRequests: number } | undefined
   /**
-   * How long the store may keep the ticket because of an `extend`, also one without an answer, on the monotonic clock. Only declared,
-   * and set by the first `extend`: most leases have none.
+   * Until when the store may keep the ticket because of an `extend`, on the monotonic clock. An `extend` without an answer counts,
+   * too. The first `extend` sets it; most leases never have it.
    */
   declare private keptUntil: number | undefined
   /** The release, once the store was asked for it. */

@@ -196,7 +196,7 @@ export class Election {
     checkReason(reason)
     const { engine } = this.#context
     const until = engine.clock.monotonicMs() + ADMINISTRATION_MS
-    /** The lease of the leader of this moment, if it could not be asked yet. */
+    // The lease of the leader, once it could not be asked.
     let untold: string | undefined
     for (let asked = 1; ; asked += 1) {
       const holders = (await roomOf(engine, this.key))?.holders ?? []

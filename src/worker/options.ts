@@ -141,15 +141,9 @@ function warnOfError(error: unknown, { key, during }: { key: string; during: Doi
 
 /** Empty if that depends on more than this failure: the worker may have been told to stop. */
 function outlookOf(error: unknown, during: Doing): string {
-  if (during !== 'acquire' && during !== 'hold') return ''
-  if (isTheEnd(error, during)) return ' It is stopped.'
-  return during === 'acquire' ? ' It goes on by itself.' : ''
-}
-
-/** As the machine sees it. */
-function isTheEnd(error: unknown, during: 'acquire' | 'hold'): boolean {
-  if (during === 'hold') return isHoldfastError(error, 'closed')
-  return isHoldfastError(error, 'invalid-argument')
+  if (during === 'hold') return isHoldfastError(error, 'closed') ? ' It is stopped.' : ''
+  if (during !== 'acquire') return ''
+  return isHoldfastError(error, 'invalid-argument') ? ' It is stopped.' : ' It goes on by itself.'
 }
 
 const FAILED: Readonly<Record<Doing, string>> = {

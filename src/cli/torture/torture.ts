@@ -45,14 +45,14 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   const history = new Recorder<NemesisRecord>(join(folder, 'nemesis.jsonl'))
   const progress = new Progress({ asJson, durationMs, now, paint })
   const ended = new AbortController()
-  const broken: unknown[] = []
+  const writeErrors: unknown[] = []
   // Also called by listeners and timers, where an error would end the process.
   const tell = (record: NemesisRecord) => {
     try {
       history.add(record)
       progress.tell(record)
     } catch (error) {
-      broken.push(error)
+      writeErrors.push(error)
       ended.abort()
     }
   }
@@ -89,12 +89,12 @@ async function perform(plan: TorturePlan, storeUrl: string): Promise<number> {
   } finally {
     // Without this, the processes would go on after an unexpected error.
     workforce.close()
-    if (broken.length > 0) stopGaps()
+    if (writeErrors.length > 0) stopGaps()
   }
-  if (broken.length > 0) throw broken[0]
+  if (writeErrors.length > 0) throw writeErrors[0]
   const leftovers = await clear(storeUrl, prefix, settleMs)
   stopGaps()
-  if (broken.length > 0) throw broken[0]
+  if (writeErrors.length > 0) throw writeErrors[0]
   history.close()
   progress.end()
 
