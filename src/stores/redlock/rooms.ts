@@ -7,14 +7,15 @@ export async function roomsOf(
   requests: RoomRequests,
   { prefix, exact = false }: Pick<InspectRequest, 'prefix' | 'exact'>,
 ): Promise<readonly RoomView[]> {
-  const rooms: RoomView[] = []
+  // SCAN may find a key twice. Counted twice, a holder on one server would have two votes.
+  const rooms = new Map<string, RoomView>()
   let cursor: string | undefined
   do {
     const page = await requests.inspect({ prefix, exact, cursor, count: PAGE })
-    rooms.push(...page.rooms)
+    for (const room of page.rooms) rooms.set(room.key, room)
     cursor = page.next
   } while (cursor !== undefined)
-  return rooms
+  return [...rooms.values()]
 }
 
 /**

@@ -164,3 +164,36 @@ test('a shared room whose holder has no id is refused, and stays as it is', asyn
 })
 
 const ROOM = 'holdfast:{key}'
+
+test.each([
+  ['come', 0],
+  ['go', 20_000],
+])('a listing misses no room while the keys of another program %s', async (_what, first) => {
+  const redis = new Redis({ port: server.port, host: '127.0.0.1' })
+  await redis.flushdb()
+  const locks = createLocks(redisStore(redis))
+  const keys = Array.from({ length: 33 }, (_, index) => `listed:${index}`)
+  await Promise.all(keys.map((key) => locks.acquire(key)))
+  await setForeignKeys(redis, { from: 0, to: first })
+  const isShrunk = first > 0
+  const seen: string[] = []
+  for await (const { key } of locks.inspect({ prefix: 'listed:', pageSize: 1 })) {
+    seen.push(key)
+    if (seen.length !== 5) continue
+    await setForeignKeys(redis, { from: first, to: 20_000 - first })
+    // Redis makes its table of keys larger or smaller bit by bit. Only that of few keys is seen at one look.
+    const seesAll = async (): Promise<boolean> => (await redis.scan(0, 'COUNT', 1000))[0] === '0'
+    await until('the table of keys has its new size', async () => (await seesAll()) === isShrunk)
+  }
+  // SCAN itself may find a key twice while the table becomes smaller.
+  const shown = isShrunk ? [...new Set(seen)] : seen
+  expect(shown.sort()).toEqual(keys.sort())
+  await locks.close()
+})
+
+/** Sets or deletes keys, so that there are `to` of them. */
+async function setForeignKeys(redis: Redis, { from, to }: { from: number; to: number }): Promise<void> {
+  const script = `for n = ARGV[1] + 1, ARGV[2] do redis.call('SET', 'theirs:' .. n, n) end
+    for n = ARGV[2] + 1, ARGV[1] do redis.call('DEL', 'theirs:' .. n) end`
+  await redis.eval(script, 0, from, to)
+}

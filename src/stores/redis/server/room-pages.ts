@@ -16,46 +16,50 @@ export async function roomPage(
   { topology, names }: RoomSource,
   { prefix, exact: isExact, cursor, count }: InspectRequest,
 ): Promise<RoomPage> {
-  let { scan, after, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
   if (isExact === true) return peekAt({ topology, names }, prefix)
   const look = (keys: readonly string[]): Promise<readonly RoomView[]> => lookAt({ topology, names }, keys)
   const exact = cursor === undefined ? await look([prefix]) : []
   if (exact.length > 0) return { rooms: exact, next: JSON.stringify(FIRST_PAGE) }
+  let { found, scan, scans, mark } = cursor === undefined ? FIRST_PAGE : (JSON.parse(cursor) as PageStart)
   const request = { pattern: names.pattern(prefix), count: SCANNED_TOGETHER }
-  for (let scansOfPage = 0; scansOfPage < MOST_SCANS; scansOfPage += 1) {
-    scans += 1
-    if (scans > MOST_SCANS_IN_ALL) throw new StoreError('store-refused', ENDLESS)
-    const found = await topology.scan(scan, request)
-    if (found.at !== scan) after = ''
-    scan = found.at
-    const keys = [...new Set(found.names.filter(isOurs).map((name) => names.keyOf(name)))]
-    // In an order of our own, so that a page can go on inside what one SCAN returned.
-    const rest = keys.filter((key) => key > after && key !== prefix).sort()
-    const page = rest.slice(0, count)
-    const rooms = await look(page)
-    if (rest.length > count) return { rooms, next: JSON.stringify({ scan, after: page.at(-1), scans, mark }) }
-    if (found.next === undefined) return { rooms, next: undefined }
-    // No SCAN comes back to where it was.
-    if (found.next === scan || found.next === mark) throw new StoreError('store-refused', ENDLESS)
-    if (Number.isInteger(Math.log2(scans))) mark = scan
-    scan = found.next
-    after = ''
-    if (rooms.length > 0) return { rooms, next: JSON.stringify({ scan, after, scans, mark }) }
+  for (let looks = 0; looks < MOST_LOOKS; looks += 1) {
+    if (found.length === 0 && scan !== undefined) {
+      scans += 1
+      if (scans > MOST_SCANS_IN_ALL) throw new StoreError('store-refused', ENDLESS)
+      const { at, names: seen, next } = await topology.scan(scan, request)
+      // No SCAN comes back to where it was.
+      if (next !== undefined && (next === at || next === mark)) throw new StoreError('store-refused', ENDLESS)
+      if (Number.isInteger(Math.log2(scans))) mark = at
+      const keys = new Set(seen.filter(isOurs).map((name) => names.keyOf(name)))
+      keys.delete(prefix)
+      found = [...keys].sort()
+      scan = next
+    }
+    const rooms = await look(found.slice(0, count))
+    found = found.slice(count)
+    const isLast = found.length === 0 && scan === undefined
+    if (isLast || rooms.length > 0)
+      return { rooms, next: isLast ? undefined : JSON.stringify({ found, scan, scans, mark }) }
   }
-  return { rooms: [], next: JSON.stringify({ scan, after, scans, mark }) }
+  return { rooms: [], next: JSON.stringify({ found, scan, scans, mark }) }
 }
 
-/** Where a page of rooms starts: where a scan goes on, and after which of the keys that it finds there. */
+/** Where a page of rooms starts: with the keys that a scan has found and that no page has shown, and where the scan goes on. */
 interface PageStart {
-  readonly scan: string
-  readonly after: string
+  /**
+   * The page after does not ask for them again: the same SCAN finds other keys as soon as Redis has made its table of keys larger
+   * or smaller.
+   */
+  readonly found: readonly string[]
+  /** Undefined after the last scan. */
+  readonly scan?: string | undefined
   /** How many scans were made for all pages until now. */
   readonly scans: number
   /** A place where an earlier scan went on. A scan that comes back to it goes round in circles (Brent's algorithm). */
   readonly mark: string
 }
 
-const FIRST_PAGE: PageStart = { scan: SCAN_START, after: '', scans: 0, mark: SCAN_START }
+const FIRST_PAGE: PageStart = { found: [], scan: SCAN_START, scans: 0, mark: SCAN_START }
 
 async function lookAt(source: RoomSource, keys: readonly string[]): Promise<readonly RoomView[]> {
   const parts = source.topology.divide(keys.map((key) => ({ key })))
@@ -102,8 +106,8 @@ function isOurs(name: string): boolean {
 const LONGEST_NAME = 10_000
 /** How many keys of the database one SCAN looks at: a fraction of a millisecond. */
 const SCANNED_TOGETHER = 1000
-/** How many SCANs that find nothing are made for one page. */
-const MOST_SCANS = 20
+/** How often one page looks for rooms before it is empty. */
+const MOST_LOOKS = 20
 /** How many are made for a whole listing: enough for a thousand million keys. */
 const MOST_SCANS_IN_ALL = 1_000_000
 
