@@ -1,4 +1,5 @@
-// The conformance suite of a store, on the runtime that runs this program: store-program.ts SUBJECT [URL or folder]
+// The conformance suite of a store, on the runtime that runs this program: store-program.ts SUBJECT SHARES SHARE [URL or folder].
+// Of so many shares of the cases it plays one.
 import { join } from 'node:path'
 import { isHoldfastError } from '../../src/index.ts'
 import { etcdStore } from '../../src/stores/etcd/index.ts'
@@ -20,8 +21,8 @@ export interface ConformanceReport {
 /** So many cases at a time. Most of their time is waiting for something to expire. */
 const AT_ONCE = 4
 
-const [name = '', place = ''] = process.argv.slice(2)
-const waiting = [...storeConformance(subjectOf(name))]
+const [name = '', shares = '', share = '', place = ''] = process.argv.slice(2)
+const waiting = storeConformance(subjectOf(name)).filter((_, at) => at % Number(shares) === Number(share))
 /** Cases for which the machine, or the server on it, was too slow beside other cases. They run again alone. */
 let slow: { readonly again: ConformanceCase; readonly error: unknown }[] = []
 const failed: string[] = []

@@ -20,12 +20,12 @@ test('on Bun and Deno the sqlite store keeps the contract', () => keepsIt(['sqli
 /** On a busy machine each client takes half a minute, and etcd three minutes. */
 const PATIENTLY = { timeout: 900_000 }
 
-test('on Bun and Deno the redis store keeps the contract with each client', PATIENTLY, async () => {
+test('on Bun and Deno the redis store keeps the contract with its clients', PATIENTLY, async () => {
   await using redis = await startRedis()
   await keepsIt(Object.keys(redisClients), redis.url)
 })
 
-test('on Bun and Deno the postgres store keeps the contract with each client', PATIENTLY, async () => {
+test('on Bun and Deno the postgres store keeps the contract with its clients', PATIENTLY, async () => {
   await using postgres = await startPostgres()
   await keepsIt(Object.keys(postgresClients), postgres.url)
 })
@@ -35,17 +35,30 @@ test('on Bun and Deno the etcd store keeps the contract', PATIENTLY, async () =>
   await keepsIt(['etcd'], etcd.url)
 })
 
-/** One subject after the other, on both runtimes at the same time. The programs end by themselves: no store keeps them alive. */
+/**
+ * The clients of a store share out its cases: under Node.js each client plays all of them, so here each has to show only that it
+ * works on the runtime. The two runtimes run at the same time. The programs end by themselves: no store keeps them alive.
+ */
 async function keepsIt(subjects: readonly string[], place = ''): Promise<void> {
-  for (const subject of subjects) {
-    const ran = await Promise.all(
-      otherRuntimes.map((runtime) => runUnder(runtime, [PROGRAM, subject, place])),
-    )
-    for (const { code, stdout, stderr } of ran) {
-      expect({ subject, code, stderr }).toEqual({ subject, code: 0, stderr: '' })
-      const { passed, failed } = JSON.parse(stdout) as ConformanceReport
-      expect({ subject, failed }).toEqual({ subject, failed: [] })
-      expect(passed).toBeGreaterThan(70)
-    }
-  }
+  await Promise.all(
+    otherRuntimes.map(async (runtime, offset) => {
+      let cases = 0
+      for (const [index, subject] of subjects.entries()) {
+        // On the second runtime another client has the same case.
+        const share = (index + offset) % subjects.length
+        const { code, stdout, stderr } = await runUnder(runtime, [
+          PROGRAM,
+          subject,
+          `${subjects.length}`,
+          `${share}`,
+          place,
+        ])
+        expect({ runtime, subject, code, stderr }).toEqual({ runtime, subject, code: 0, stderr: '' })
+        const { passed, failed } = JSON.parse(stdout) as ConformanceReport
+        expect({ runtime, subject, failed }).toEqual({ runtime, subject, failed: [] })
+        cases += passed
+      }
+      expect(cases).toBeGreaterThan(70)
+    }),
+  )
 }
