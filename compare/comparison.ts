@@ -71,8 +71,8 @@ async function age(server: RedisServer): Promise<void> {
 
 async function play(fault: Fault, library: Library, ports: readonly number[]): Promise<Seen | undefined> {
   const program = fileURLToPath(new URL('try.ts', import.meta.url))
-  const args = [...process.execArgv, program, fault.id, String(libraries.indexOf(library)), ports.join(',')]
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'pipe'] })
+  const args = [program, fault.id, String(libraries.indexOf(library)), ports.join(',')]
+  const child = spawn(process.execPath, ['--import', 'tsx', ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
   let output = ''
   let complaint = ''
   const line = new Promise<string>((resolve) => {

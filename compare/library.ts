@@ -9,6 +9,11 @@ export interface Library {
   open(place: Place): Promise<Client>
 }
 
+/** What the file of a library exports. */
+export interface Opener {
+  open(place: Place, kind: Kind): Promise<Client>
+}
+
 export type Kind = 'redis' | 'redlock' | 'etcd' | 'memory'
 
 /** Where the client connects to. */

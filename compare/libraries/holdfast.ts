@@ -1,25 +1,8 @@
 import { connect, isHoldfastError, type Lease, type LeaseSet } from '../../src/index.ts'
-import type { Client, Held, Kind, Library, Place } from '../library.ts'
+import type { Client, Held, Kind, Place } from '../library.ts'
 
-/** This library. */
-export const holdfast: readonly Library[] = [
-  on('redis', ({ ports: [port] }) => `redis://127.0.0.1:${port}`),
-  on('redlock', ({ ports }) => `redlock:${ports.map((port) => `redis://127.0.0.1:${port}`).join(',')}`),
-  on('etcd', ({ ports: [port] }) => `etcd://127.0.0.1:${port}`),
-  on('memory', () => 'memory:'),
-]
-
-function on(kind: Kind, urlOf: (place: Place) => string): Library {
-  return {
-    name: 'holdfast',
-    kind,
-    settings: 'its defaults',
-    open: (place) => open(urlOf(place), place.ttlMs),
-  }
-}
-
-async function open(url: string, ttlMs: number): Promise<Client> {
-  const locks = await connect(url, { ttl: ttlMs })
+export async function open(place: Place, kind: Kind): Promise<Client> {
+  const locks = await connect(urlOf(place, kind), { ttl: place.ttlMs })
   return {
     acquire: (key, waitMs) => inTime(async () => heldBy(await locks.acquire(key, { wait: waitMs }))),
     hold: (key, work) => locks.withLock(key, ({ signal }) => work(signal)),
@@ -46,4 +29,11 @@ function heldBy(lease: Lease | LeaseSet): Held {
       await lease.release()
     },
   }
+}
+
+function urlOf({ ports }: Place, kind: Kind): string {
+  const [first] = ports
+  if (kind === 'memory') return 'memory:'
+  if (kind === 'redlock') return `redlock:${ports.map((port) => `redis://127.0.0.1:${port}`).join(',')}`
+  return `${kind}://127.0.0.1:${first}`
 }

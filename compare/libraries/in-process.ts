@@ -1,11 +1,8 @@
 import AsyncLock from 'async-lock'
 import { Mutex, Semaphore, withTimeout } from 'async-mutex'
-import type { Held, Library } from '../library.ts'
+import type { Held, Opener } from '../library.ts'
 
-export const asyncMutex: Library = {
-  name: 'async-mutex',
-  kind: 'memory',
-  settings: 'a mutex for each key, `withTimeout` for the wait',
+export const asyncMutex: Opener = {
   async open() {
     const mutexes = new Map<string, Mutex>()
     const semaphores = new Map<string, Semaphore>()
@@ -23,10 +20,7 @@ export const asyncMutex: Library = {
   },
 }
 
-export const asyncLock: Library = {
-  name: 'async-lock',
-  kind: 'memory',
-  settings: 'the wait as `timeout`',
+export const asyncLock: Opener = {
   async open() {
     const locks = new AsyncLock()
     const held = (keys: string | string[], waitMs?: number): Promise<Held | null> =>

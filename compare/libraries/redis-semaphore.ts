@@ -1,20 +1,13 @@
 import { Redis } from 'ioredis'
 import { MultiSemaphore, Mutex, RedlockMutex, TimeoutError } from 'redis-semaphore'
-import type { Held, Kind, Library, Place, Units } from '../library.ts'
-
-export const redisSemaphore: readonly Library[] = (['redis', 'redlock'] as const).map((kind: Kind) => ({
-  name: 'redis-semaphore',
-  kind,
-  settings: 'its defaults, with `onLockLost` set and the wait as `acquireTimeout`',
-  open: (place) => open(kind, place),
-}))
+import type { Held, Kind, Place, Units } from '../library.ts'
 
 interface Lock {
   acquire(): Promise<void>
   release(): Promise<void>
 }
 
-async function open(kind: Kind, { ports, ttlMs }: Place) {
+export async function open({ ports, ttlMs }: Place, kind: Kind) {
   const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1' }))
   for (const client of clients) client.on('error', () => {})
   const [client] = clients

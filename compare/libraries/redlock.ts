@@ -1,5 +1,5 @@
 import { Redis } from 'ioredis'
-import type { Kind, Library, Place } from '../library.ts'
+import type { Place } from '../library.ts'
 
 interface Redlock {
   acquire(keys: readonly string[], ttlMs: number, settings?: Settings): Promise<RedlockLock>
@@ -21,15 +21,7 @@ type RedlockClass = new (clients: readonly Redis[], settings?: Settings) => Redl
 const PACKAGE: string = 'redlock'
 const RETRY_DELAY_MS = 200
 
-/** On one server, as its README shows first, and on several. */
-export const redlock: readonly Library[] = (['redis', 'redlock'] as const).map((kind: Kind) => ({
-  name: 'redlock',
-  kind,
-  settings: 'as many retries as fit into the wait, 200 ms apart as by default',
-  open,
-}))
-
-async function open({ ports, ttlMs }: Place) {
+export async function open({ ports, ttlMs }: Place) {
   const clients = ports.map((port) => new Redis({ port, host: '127.0.0.1' }))
   for (const client of clients) client.on('error', () => {})
   const module = (await import(PACKAGE)) as { default: RedlockClass & { default?: RedlockClass } }

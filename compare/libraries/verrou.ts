@@ -2,16 +2,9 @@ import { LockFactory } from '@verrou/core'
 import { memoryStore } from '@verrou/core/drivers/memory'
 import { redisStore } from '@verrou/core/drivers/redis'
 import { Redis } from 'ioredis'
-import type { Kind, Library, Place } from '../library.ts'
+import type { Kind, Place } from '../library.ts'
 
-export const verrou: readonly Library[] = (['redis', 'memory'] as const).map((kind: Kind) => ({
-  name: '@verrou/core',
-  kind,
-  settings: 'its defaults, with the wait as `timeout`',
-  open: (place) => open(kind, place),
-}))
-
-async function open(kind: Kind, { ports: [port], ttlMs }: Place) {
+export async function open({ ports: [port], ttlMs }: Place, kind: Kind) {
   const connection = kind === 'redis' ? new Redis({ port: port ?? 0, host: '127.0.0.1' }) : undefined
   connection?.on('error', () => {})
   const store = connection === undefined ? memoryStore() : redisStore({ connection })
