@@ -14,6 +14,8 @@ export interface Search {
   readonly kind: 'always' | 'eventually'
   /** A short search is not worth an optimizing compiler. */
   readonly isShort: boolean
+  /** The longest run that is followed. Memory for it is taken at the start. A search that comes to it is not complete. */
+  readonly mostSteps: number
 }
 
 export interface Found {
@@ -28,7 +30,7 @@ export interface Found {
 }
 
 /** Has Spin make the checker of a model, compiles it, and runs it to its end or to the first counter-example. */
-export async function search({ file, defines, kind, isShort }: Search): Promise<Found> {
+export async function search({ file, defines, kind, isShort, mostSteps }: Search): Promise<Found> {
   const spin = ensureBinary('spin')
   // The package of the compiler alone would come without the header files.
   const gcc = ensureBinary('gcc', { packageName: 'build-essential' })
@@ -41,8 +43,7 @@ export async function search({ file, defines, kind, isShort }: Search): Promise<
     await run(spin, ['-a', ...defines.map((one) => `-D${one}`), file])
     const claims = kind === 'always' ? ['-DSAFETY', '-DNOCLAIM'] : []
     await run(gcc, [isShort ? '-O0' : '-O2', '-w', '-DCOLLAPSE', ...claims, '-o', 'pan', 'pan.c'])
-    // -m: the longest run. A search that comes to it is not complete, and says so.
-    const text = await run(join(folder, 'pan'), [...(kind === 'eventually' ? ['-a'] : []), '-m10000000'])
+    const text = await run(join(folder, 'pan'), [...(kind === 'eventually' ? ['-a'] : []), `-m${mostSteps}`])
     const seconds = (performance.now() - startedAt) / 1000
     const violation = /^pan:\d+: (.*) \(at depth \d+\)$/m.exec(text)?.[1] ?? null
     const isComplete = violation === null && !/Search not completed|max search depth too small/.test(text)

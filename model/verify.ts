@@ -21,7 +21,13 @@ export async function verify(world: World, { full }: { readonly full: boolean })
   const { file, kind, properties } = world
   const sizes = (full ? world.full : undefined) ?? world.defines
   const checks = properties.map(({ name }) => `CHECK_${name}`)
-  const found = await search({ file, kind, defines: [...sizes, ...checks], isShort: false })
+  const found = await search({
+    file,
+    kind,
+    defines: [...sizes, ...checks],
+    isShort: false,
+    mostSteps: full ? 10_000_000 : 1_000_000,
+  })
   return { world, found, isFine: found.isComplete && found.violation === null }
 }
 
@@ -32,7 +38,7 @@ export async function notice(world: World, property: Property, plant: Plant): Pr
     ...new Map([...world.defines, ...(plant.defines ?? [])].map((one) => [one.split('=')[0], one])).values(),
   ]
   const defines = [...sizes, `CHECK_${property.name}`, `PLANT_${plant.name}`]
-  const found = await search({ file, kind, defines, isShort: true })
+  const found = await search({ file, kind, defines, isShort: true, mostSteps: 1_000_000 })
   const expected = kind === 'always' ? /^assertion violated/ : /^acceptance cycle/
   return { world, property, plant, found, isFine: expected.test(found.violation ?? '') }
 }
