@@ -97,7 +97,7 @@ async function main(): Promise<void> {
   })
   const server = createServer(dashboard).listen(0, '127.0.0.1')
   const browser = await chromium.launch({
-    executablePath: ensureBinary('chromium'),
+    executablePath: ensureBinary('chromium-headless-shell'),
     args: ['--no-sandbox', '--disable-gpu'],
   })
   try {

@@ -11,7 +11,7 @@ export default function setup(): () => void {
   ensureBinary('pgbouncer')
   ensureEtcd()
   // The browser, for the tests of pages.
-  ensureBinary('chromium')
+  ensureBinary('chromium-headless-shell')
   ensureBinary('tmux')
   // `ip`, for the test that cuts real networks. Where it cannot, that test says so.
   if (process.platform === 'linux' && process.getuid?.() === 0)
