@@ -73,7 +73,9 @@ describe.each(['typescript54', 'typescript57', 'typescript', 'typescript6', '7']
     ['module: nodenext, CommonJS and an ES module', both, ['--module', 'nodenext']],
     ['moduleResolution: bundler', ['program.ts'], ['--module', 'esnext', '--moduleResolution', 'bundler']],
   ]
-  test.each(ways)('every entry has its types: %s', async (_, files, options) => {
+  // The oldest and the newest version are asked in all ways. Those between them differ from both in little.
+  const asked = /^typescript54$|^7$/.test(typescript) ? ways : ways.slice(0, 2)
+  test.each(asked)('every entry has its types: %s', async (_, files, options) => {
     const resolution = isOld && options.includes('commonjs') ? ['--moduleResolution', 'node10'] : []
     expect(await check(typescript, files, ...STRICT, ...target, ...options, ...resolution)).toBe('')
   })

@@ -12,6 +12,9 @@ import { until } from '../../servers/until.ts'
 import { startMasters } from '../redlock/masters.ts'
 import { type Client, clients, newClient } from './clients.ts'
 
+/** On a busy machine a new connection may take longer than the lease lasts. */
+const PATIENTLY = { retry: 3 }
+
 /** A firewall forgets the connections of a store: they stay open, and no byte passes any more. New connections work. */
 describe.concurrent.each(Object.entries(clients))(
   'a connection that dies silently, through %s,',
@@ -22,7 +25,7 @@ describe.concurrent.each(Object.entries(clients))(
     })
     afterAll(() => server.close())
 
-    test('costs no lease of three seconds', async () => {
+    test('costs no lease of three seconds', PATIENTLY, async () => {
       await using proxy = await startProxy({ targetPort: server.port })
       await outlives(redisStore(newClient(`redis://127.0.0.1:${proxy.port}`)), [proxy])
     })
@@ -78,7 +81,7 @@ describe.concurrent.each(Object.entries(clients))(
 describe.concurrent('all connections that die at once cost no lease of three seconds', () => {
   const host = '127.0.0.1'
 
-  test('on a master that Sentinels know', async () => {
+  test('on a master that Sentinels know', PATIENTLY, async () => {
     await using group = await startSentinels(PATIENT_SENTINELS)
     const { servers, addresses, name } = group
     await using proxies = await proxiesOf(servers)
@@ -87,7 +90,7 @@ describe.concurrent('all connections that die at once cost no lease of three sec
     await outlives(redisStore(client), proxies.all)
   })
 
-  test('on a cluster', async () => {
+  test('on a cluster', PATIENTLY, async () => {
     await using cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
     await using proxies = await proxiesOf(cluster.servers)
     const natMap = natMapOf(cluster.servers, proxies.all)
@@ -95,7 +98,7 @@ describe.concurrent('all connections that die at once cost no lease of three sec
     await outlives(redisStore(client), proxies.all)
   })
 
-  test('on several masters', async () => {
+  test('on several masters', PATIENTLY, async () => {
     await using masters = await startMasters(3)
     await using proxies = await proxiesOf(masters.servers)
     const masterClients = proxies.all.map(({ port }) => newClient(`redis://${host}:${port}`))
