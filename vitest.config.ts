@@ -5,10 +5,10 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: ['test/servers/setup.ts'],
-    // Each file starts real servers and child processes and waits for them most of the time. Five files at once keep the two
+    // Each file starts real servers and child processes and waits for them most of the time. Four files at once keep the two
     // cores of a small machine busy.
     pool: 'forks',
-    maxWorkers: 5,
+    maxWorkers: 4,
     sequence: { sequencer: LongFirst },
     // They end what hangs, and say nothing of how long something may take: on a busy machine everything takes ten times as long.
     testTimeout: 180_000,
