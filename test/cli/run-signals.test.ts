@@ -46,6 +46,34 @@ describe('while the command runs', () => {
     },
   )
 
+  test('a shell that dies of a signal keeps its key until the program that it has started has wound up', async () => {
+    const program = 'trap "sleep 1; echo wound up; exit" TERM; echo ready; while :; do sleep 0.02; done'
+    const running = shell.start(['run', 'backup', '--', 'sh', '-c', `sh -c '${program}'; echo not reached`])
+    await running.prints('ready')
+    running.signal('SIGTERM')
+    expect(await running.exit).toBe(143)
+    expect(running.stdout).toBe('ready\nwound up\n')
+  })
+
+  test('a second Ctrl-C also ends what a shell that is gone has left', async () => {
+    const program = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
+    // The shell ends at the first one, and does not wait for its program, as an interactive shell would.
+    const running = shell.start([
+      'run',
+      'backup',
+      '--',
+      'sh',
+      '-c',
+      `trap "exit 130" INT; sh -c '${program}' & wait`,
+    ])
+    await running.prints('ready')
+    running.signal('SIGINT')
+    await new Promise((resolve) => setTimeout(resolve, 300))
+    expect(running.running).toBe(true)
+    running.signal('SIGINT')
+    expect(await running.exit).toBe(130)
+  })
+
   test('a guardian that dies before the key is free ends the wait', async () => {
     const holder = shell.start(['run', 'backup', '--', 'sh', '-c', 'echo ready; sleep 60'])
     await holder.prints('ready')

@@ -4,6 +4,7 @@
  * renewal, ends the command's group when no later deadline comes in time, and kills it at once when `holdfast run` is gone.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
+import { constants } from 'node:os'
 import { whenParentEnds } from '../parent-process.ts'
 import { leftMs } from './deadline.ts'
 import { Enforcement } from './enforcement.ts'
@@ -51,16 +52,33 @@ function launch({ command, deadline, graceMs }: Extract<GuardianOrder, { tag: 'l
   const guarding = new Enforcement(group, { deadline, graceMs, onEnding: () => report({ tag: 'ending' }) })
   enforcement = guarding
   child.once('exit', (code, signal) => {
-    guarding.stop()
-    enforcement = undefined
     const ending: GuardianReport =
       signal === null ? { tag: 'exited', code: code ?? 0 } : { tag: 'signalled', signal }
-    if (!guarding.ending) return report(ending)
-    // After SIGTERM, kill also what the command started: another holder is about to get the key.
-    group.signal('SIGKILL')
-    void group.gone().then((isGone) => report(isGone ? ending : { tag: 'out-of-reach' }))
+    void ended(guarding, { group, isSignalled: signal !== null || SIGNALLED.has(code ?? 0) }).then(
+      (isEnded) => report(isEnded ? ending : { tag: 'out-of-reach' }),
+    )
   })
 }
+
+interface EndedCommand {
+  readonly group: ProcessGroup
+  readonly isSignalled: boolean
+}
+
+/** The command has ended. Resolves when the key may go on to another holder; with false if a process may still run. */
+async function ended(guarding: Enforcement, { group, isSignalled }: EndedCommand): Promise<boolean> {
+  // The signal went to the whole group. A shell dies of it at once, while the program that it has started winds up.
+  const left = isSignalled ? await group.ended(() => guarding.ending) : 'ended'
+  guarding.stop()
+  enforcement = undefined
+  if (!guarding.ending) return left === 'ended'
+  // After SIGTERM, kill also what the command started: another holder is about to get the key.
+  group.signal('SIGKILL')
+  return group.gone()
+}
+
+/** How shells say that a signal has ended a command. */
+const SIGNALLED: ReadonlySet<number> = new Set(Object.values(constants.signals).map((number) => 128 + number))
 
 function refuse({ code, message }: NodeJS.ErrnoException): void {
   report({ tag: 'not-launched', errno: code ?? message })

@@ -151,7 +151,7 @@ function exitCodeFor(ending: Ending, { plan, lease, guardian }: EndedRun): numbe
       return EXIT.lost
     case 'out-of-reach':
       complain(
-        `the command was to end, and could not be killed, because it runs as another user: it may still run. ${whyLost(lease)}${stillTaken(plan, lease)}`,
+        `the command was to end, and could not be killed, because it runs as another user: it may still run.${guardian.ending ? ` ${whyLost(lease)}` : ''}${stillTaken(plan, lease)}`,
       )
       return EXIT.lost
     case 'exited':
