@@ -151,6 +151,12 @@ function parse(
       throw new UsageError(`Expected an option of \`holdfast ${command.name}\`, got ${token.rawName}.`)
     }
     checkValue(token.rawName, option, token.value)
+    // A value that is missing, such as an empty $REASON, must not swallow the option behind it.
+    if (token.inlineValue === false && /^-./.test(token.value)) {
+      const { rawName, value } = token
+      const inline = rawName.startsWith('--') ? `${rawName}=${value}` : `${rawName}${value}`
+      throw expected(rawName, `followed by ${option.value}, or written as ${inline}`, value)
+    }
     if (option.isOnce === true && values.has(token.name))
       throw new UsageError(`Expected ${token.rawName} once, got it more than once.`)
     values.set(token.name, token.value ?? true)

@@ -107,11 +107,15 @@ export function isJobId(text: string): boolean {
 /** A time as ISO 8601 has it, or how long ago it was. */
 function timeIn(name: string, text: string): Date {
   const isIso = /^\d{4}-/.test(text)
+  // A year alone, or 20261123, would be a number of seconds.
+  if (/^[\d.]+$/.test(text)) throw expected(name, AS_TIME, text)
   const time = new Date(isIso ? text : Date.now() - typedMs(text))
   const isValid = time.getTime() >= FIRST_MS && time.getTime() < END_MS
   if (isValid && (!isIso || hasSuchDay(text))) return time
-  throw expected(name, 'a time such as 2026-11-23T05:00Z, or how long ago it was, such as 1h', text)
+  throw expected(name, AS_TIME, text)
 }
+
+const AS_TIME = 'a time such as 2026-11-23T05:00Z, or how long ago it was with its unit, such as 1h'
 
 /** The years 1 to 9999, which the jobs take. */
 const FIRST_MS = Date.parse('0001-01-01T00:00Z')

@@ -145,10 +145,18 @@ test('a mistake in what is typed is said in one sentence, without the url', asyn
     [['jobs', 'ls', '--id', '1,x'], 'Expected --id to be the id of a job'],
     [['jobs', 'remove', '1', '--name', 'a'], 'Expected either IDs, or at least one of'],
     [['jobs', 'ls', '--since', '2026-13-01'], 'Expected --since to be a time such as 2026-11-23T05:00Z'],
-    [['jobs', 'ls', '--since', '99999999d'], 'or how long ago it was, such as 1h, got "99999999d".'],
-    [['jobs', 'ls', '--since', '0000-01-01'], 'or how long ago it was, such as 1h, got "0000-01-01".'],
+    [
+      ['jobs', 'ls', '--since', '99999999d'],
+      'or how long ago it was with its unit, such as 1h, got "99999999d".',
+    ],
+    [
+      ['jobs', 'ls', '--since', '0000-01-01'],
+      'or how long ago it was with its unit, such as 1h, got "0000-01-01".',
+    ],
     [['jobs', 'remove', '--before', '2026-02-30'], 'Expected --before to be a time such as'],
     [['jobs', 'remove', '--before', '2026-11-31T00:00Z'], 'Expected --before to be a time such as'],
+    [['jobs', 'remove', '--before', '2026'], 'or how long ago it was with its unit, such as 1h, got "2026".'],
+    [['jobs', 'remove', '--before', '20261123'], 'Expected --before to be a time such as'],
     [['jobs', 'remove', '--before', '2026-'], 'Expected --before to be a time such as'],
     [['jobs', 'retry', '--id', '1', '--id', '2'], 'Expected --id once, got it more than once.'],
     [

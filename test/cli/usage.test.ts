@@ -105,6 +105,11 @@ describe('a mistake in the command line is said in one sentence, with exit code 
     ['what every object has', ['ls', '--constructor'], 'an option of `holdfast ls`, got --constructor'],
     ['an option without its value', ['ls', '--store'], '--store to be followed by URL, got nothing'],
     ['an empty value', run('--label='), '--label to be followed by TEXT, got ""'],
+    [
+      'an option in the place of a value',
+      ['evict', 'deploy', '--reason', '--id=42-ab'],
+      '--reason to be followed by TEXT, or written as --reason=--id=42-ab, got "--id=42-ab"',
+    ],
     ['a flag with a value', run('--shared=yes'), '--shared to be given without a value, got "yes"'],
     ['no key', ['run', '--', 'true'], 'one KEY before `--`, got nothing'],
     ['two keys', ['run', 'a', 'b', '--', 'true'], 'one KEY before `--`, got "a" and "b"'],
