@@ -40,7 +40,8 @@ test.each(sharedStores)('top shows holders and waiters, as they change, on $name
 })
 
 test('top obeys its keys: sorting, marking a line, the page of a key, help, pausing', async () => {
-  for (const key of ['b', 'a', 'c']) await locks.acquire(key)
+  for (const key of ['b', 'a']) await locks.acquire(key)
+  const held = await locks.acquire('c')
   const waits = locks.acquire('c', { wait: '1m' })
   await until('somebody waits', async () => (await rooms()).some(({ queue }) => queue.length > 0))
   await using terminal = start()
@@ -79,7 +80,9 @@ test('top obeys its keys: sorting, marking a line, the page of a key, help, paus
   terminal.press('p')
   await terminal.shows('later')
   await late.release()
-  await locks.evictAll('c', { reason: 'the test is over' })
+  expect(held.state).toBe('held')
+  const evicted = await locks.evictAll('c', { reason: 'the test is over' })
+  expect(evicted).toHaveLength(2)
   await expect(waits).rejects.toThrow()
 })
 
