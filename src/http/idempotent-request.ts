@@ -51,13 +51,30 @@ export async function fingerprintOf(request: IncomingRequest, body: unknown): Pr
   return Buffer.from(hash).toString('base64url')
 }
 
-/** The parsed body. @throws {InvalidArgumentError} when nobody has parsed it, as every body would seem to be the same. */
+/**
+ * The parsed body.
+ *
+ * @throws {InvalidArgumentError} when nobody has parsed it, or only the fields beside its files, as two bodies would seem to be the same.
+ */
 export function parsedBodyOf({ body, headers }: IncomingRequest): unknown {
   const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-  if (body !== undefined || !hasBody) return body
+  if (!hasBody) return body
+  const type = String(headers['content-type'] ?? '')
+  if (/^multipart\//i.test(type) && !(body instanceof Uint8Array || typeof body === 'string')) {
+    throw new InvalidArgumentError(
+      'Expected `payload` for a multipart body, whose files are not in `request.body`. Return from `payload` what must be the same in a repetition.',
+    )
+  }
+  // The body-parser of Express 4 leaves an empty object where it has parsed nothing.
+  const isLeftOut = isEmptyObject(body) && !/^application\/([\w.-]+\+)?json\b/i.test(type)
+  if (body !== undefined && !isLeftOut) return body
   throw new InvalidArgumentError(
     'Expected a parsed body in `request.body`, got a request whose body was not read. Parse it before, as by express.json(), or give `payload`.',
   )
+}
+
+function isEmptyObject(body: unknown): boolean {
+  return typeof body === 'object' && body !== null && !isLost(body) && Object.keys(body).length === 0
 }
 
 function bytesOf(body: unknown): Uint8Array {
