@@ -2,7 +2,7 @@ import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
-import { electionsIn, isPartOf, isVacant } from './ticket-facts.ts'
+import { electionsIn, isKeptForATime, isPartOf, isVacant } from './ticket-facts.ts'
 import { type WatchedTime, WatchedTimes } from './watched-times.ts'
 
 /** The sums over all keys of one look. */
@@ -145,7 +145,7 @@ export class RoomHistory {
     this.#marks = marks
     let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]
     for (const [key, room] of rooms) {
-      for (const holder of room.holders) {
+      for (const holder of isKeptForATime(key) ? [] : room.holders) {
         renewals.set(holder.id, renewalFacts(holder, this.#renewals.get(holder.id)))
       }
       // At the first look, no hold has begun just now. Nor has that of a key which the look before may have left out.

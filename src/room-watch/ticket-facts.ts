@@ -83,6 +83,14 @@ export function isPartOf(elections: ReadonlyMap<string, number>, key: string): b
   return [LEADER_MARK, VACANCY].some((end) => key.endsWith(end) && elections.has(key.slice(0, -end.length)))
 }
 
+/**
+ * Whether its holders are marks that are kept for a time and are not renewed: of work that `once` has done, or of the calls that a rate limit has
+ * let through. Their end is no loss.
+ */
+export function isKeptForATime(key: string): boolean {
+  return key.endsWith(DONE_MARK) || /^:[^:]+:/.test(key)
+}
+
 /** Whether the room is held by observers of an election that nobody leads. */
 export function isVacancy({
   key,
@@ -115,3 +123,5 @@ function isSameProcess(one: Owner, other: Owner): boolean {
 
 const LEADER_MARK = '#leader'
 const VACANCY = '#vacant'
+/** Of a key whose work `once` has done, as in primitives/once.ts. */
+const DONE_MARK = '#done'

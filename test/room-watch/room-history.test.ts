@@ -181,3 +181,20 @@ test('looks that were cut and saw no change push no history out', () => {
   look(history, 20_000, ['a', 'b'])
   expect(history.of('a')?.samples.map(({ at }) => at)).toEqual(samplesBefore)
 })
+
+test('a mark that is kept for a time and not renewed is no loss when its time is over', () => {
+  const history = new RoomHistory(LIMITS)
+  const keys = ['work', 'work#done', ':limit:ada', 'order:7']
+  const seen = (at: number, remainingMs: number): void => {
+    const rooms = keys.map((key): [string, InspectedRoom] => [
+      key,
+      { key, holders: [{ ...HOLDER, id: key, heldMs: at, remainingMs }], queue: [], closedMs: 0 },
+    ])
+    history.look(new Map(rooms), { at, begunMs: performance.now() })
+  }
+  seen(1000, 30_000)
+  seen(30_000, 1000)
+  expect(keys.filter((key) => history.renewalsOf(key) !== undefined)).toEqual(['work', 'order:7'])
+  look(history, 32_000, [])
+  expect(history.losses.map(({ key }) => key).sort()).toEqual(['order:7', 'work'])
+})
