@@ -110,7 +110,7 @@ export function workNamesOf<Kind extends WorkKind>(kind: Kind): readonly WorkOfK
 export interface WorkSink {
   duration(name: WorkOfKind<'duration'>, seconds: number, labels: WorkLabels): void
   count(name: WorkOfKind<'count'>, by: number, labels: WorkLabels): void
-  level(name: WorkOfKind<'level'>, by: 1 | -1, labels: WorkLabels): void
+  level(name: WorkOfKind<'level'>, by: -1 | 0 | 1, labels: WorkLabels): void
   value(name: WorkOfKind<'value'>, value: number, labels: WorkLabels): void
 }
 
@@ -183,7 +183,10 @@ export function measureWorkEvents(groups: WorkGroups, sink: WorkSink): () => voi
       sink.count('worker_terms', 1, labels)
     }),
     partitionEvents.on('shared', ({ run, name, share, keys, members }) => {
-      shares.shared(run, { partition: begin('partition', partitionOf(name)), share, keys, members })
+      const partition = begin('partition', partitionOf(name))
+      // Without a number of keys, a partition none of whose work can start would raise no alarm.
+      sink.level('partition_keys', 0, { partition })
+      shares.shared(run, { partition, share, keys, members })
     }),
     partitionEvents.on('left', ({ run }) => shares.left(run)),
     partitionEvents.on('taken', ({ name, run, event }) => {

@@ -11,6 +11,7 @@ import { createLocks } from '../../src/index.ts'
 import { type MeasureWorkOptions, measureWork } from '../../src/observe/prometheus/index.ts'
 import { createPartition } from '../../src/partition/index.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { createLockWorker } from '../../src/worker/index.ts'
 import { closeSharedServer, openProxied, openScene } from '../jobs/scene.ts'
 import { Stage } from '../schedule/stage.ts'
 import { bundled } from '../servers/bundled.ts'
@@ -58,6 +59,8 @@ test('a job that dies is alerted of for a while, also if its workers died and to
   })
   const dead = await scrape()
   expect(alerts('HoldfastJobsDead', [before, dead, dead, dead])).toEqual(['', 'job="mail"', '', ''])
+  const unheardOf = before.filter(([series]) => !series.startsWith('holdfast_jobs{'))
+  expect(alerts('HoldfastJobsDead', [unheardOf, dead, dead, dead])).toEqual(['', 'job="mail"', '', ''])
 })
 
 test('a database that is silent is alerted of, and so are processes that are gone', async () => {
@@ -106,29 +109,55 @@ test('jobs that fail are alerted of, as long as more than a fifth of the attempt
   expect(found).toEqual(['', '', '', 'job="mail"'])
 })
 
+test('a lock worker may hold its key, and another one wait for it, as long as they live', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const { scrape } = measured({})
+  const worker = createLockWorker(locks, 'import', { start: () => {}, stop: () => {} })
+  worker.start()
+  const works = await until('it works', async () => {
+    const found = await scrape()
+    return (
+      found.some(([series, value]) => series.startsWith('holdfast_workers_working') && value === '1') && found
+    )
+  })
+  await worker.stop()
+  for (const [alert, series] of [
+    ['HoldfastLongHold', 'holdfast_oldest_hold_seconds{store="memory",group="import"}'],
+    ['HoldfastLongWait', 'holdfast_oldest_wait_seconds{store="memory",group="import"}'],
+  ] as const) {
+    expect(alerts(alert, [[[series, '4000']]])).toEqual([expect.stringContaining('group="import"')])
+    expect(alerts(alert, [[[series, '4000'], ...works]])).toEqual([''])
+  }
+})
+
 test('keys of a partition whose work cannot start are alerted of', async () => {
   const locks = createLocks(memoryStore())
   onTestFinished(() => locks.close())
   const { scrape, text } = measured({})
-  let isBroken = true
+  let brokenKeys = [0, 1, 2, 3]
   const partition = createPartition(locks, 'queues', {
     partitions: 4,
     backoff: 50,
     maxBackoff: 50,
     start: ({ key }) => {
-      if (key === 2 && isBroken) throw new Error('cannot start')
+      if (brokenKeys.includes(Number(key))) throw new Error('cannot start')
     },
     stop: () => {},
     onError: () => {},
   })
   partition.start()
+  await until('it has its share', async () => /partition_size.* 4$/m.test(await text()))
+  const none = await scrape()
+  brokenKeys = [2]
   await until('the others have started', async () => /partition_keys.* 3$/m.test(await text()))
   const broken = await scrape()
-  isBroken = false
+  brokenKeys = []
   await until('all have started', async () => /partition_keys.* 4$/m.test(await text()))
   const whole = await scrape()
   await partition.stop()
   expect(alerts('HoldfastPartitionLeftOut', [whole, broken, whole])).toEqual(['', 'partition="queues"', ''])
+  expect(alerts('HoldfastPartitionLeftOut', [none, whole])).toEqual(['partition="queues"', ''])
 })
 
 test('runs that fail, ticks that overlap and work that cannot start are alerted of, also if a process is new', async () => {
