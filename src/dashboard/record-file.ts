@@ -275,11 +275,11 @@ const SQLITE_BUSY = 5
 /** 'Hist' in ASCII: marks an SQLite database as a history. */
 const APPLICATION_ID = 0x48697374
 
-/** A lost transaction costs a second of history, so none waits for the disk. */
+/** A transaction that is lost with the power costs a second of history. With `off`, the file itself could be damaged. */
 const SCHEMA = `
 pragma busy_timeout = 1000;
 pragma journal_mode = wal;
-pragma synchronous = off;
+pragma synchronous = normal;
 pragma application_id = ${APPLICATION_ID};
 create table if not exists hold (
   key text not null, id text not null, fence text not null, owner text not null, units real not null,

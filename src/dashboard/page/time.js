@@ -41,7 +41,7 @@ function padded(number) {
 /** The time of day in the browser's zone, with the date where it is not today. */
 export function clockTime(at) {
   const then = new Date(at)
-  const time = then.toLocaleTimeString([], { hour12: false })
+  const time = then.toLocaleTimeString([], { hourCycle: 'h23' })
   const isToday = then.toDateString() === new Date(serverNow()).toDateString()
   return isToday ? time : `${then.toLocaleDateString('en', { day: 'numeric', month: 'short' })} ${time}`
 }
@@ -50,7 +50,7 @@ export function clockTime(at) {
 export function fullTime(at) {
   return new Date(at).toLocaleString('en', {
     ...{ weekday: 'short', day: 'numeric', month: 'short', year: 'numeric' },
-    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false, timeZoneName: 'short' },
+    ...{ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23', timeZoneName: 'short' },
   })
 }
 
