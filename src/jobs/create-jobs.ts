@@ -304,7 +304,7 @@ class PostgresJobs implements Jobs {
 
   async retry(selection: JobSelection): Promise<readonly string[]> {
     const change = (chosen: Chosen) => this.#tables.retry(chosen)
-    return repair(this.#views, { selection, from: RETRIABLE, done: 'retried', change })
+    return repair(this.#views, { selection, from: RETRIABLE, isOldestFirst: true, done: 'retried', change })
   }
 
   async cancel(selection: JobSelection, options: { readonly reason: string }): Promise<readonly string[]> {

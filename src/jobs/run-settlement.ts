@@ -110,10 +110,19 @@ export class RunSettlement {
   }
 
   async #settleFailed(run: JobRun, error: unknown): Promise<HandledEnd> {
-    const isGivenBack = run.isCutOff && isHoldfastError(error, 'closed')
-    const settled = await this.#settle(run, isGivenBack ? GIVEN_BACK : (run.unanswered ?? failed(error)))
-    if (isGivenBack) return { outcome: 'given-back', error: undefined }
+    if (run.isCutOff && isHoldfastError(error, 'closed')) return this.#giveBackCutOff(run)
+    const settled = await this.#settle(run, run.unanswered ?? failed(error))
     return this.#reportFailure(run, error, outcomeOf(settled, run))
+  }
+
+  /** The worker has stopped before the handler has ended. The handler may have settled its job before. */
+  async #giveBackCutOff(run: JobRun): Promise<HandledEnd> {
+    const { settled: before } = run
+    if (before !== undefined && !before.mayRollBack) return { outcome: before.as, error: undefined }
+    const answer = await this.#settle(run, GIVEN_BACK)
+    // Its transaction has committed.
+    const isSettled = before !== undefined && answer.tag === 'lost'
+    return { outcome: isSettled ? before.as : 'given-back', error: undefined }
   }
 
   #settle(run: JobRun, end: AttemptEnd): Promise<SettleAnswer> {

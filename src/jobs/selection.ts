@@ -14,6 +14,8 @@ export interface Repair {
   readonly selection: JobSelection
   /** The states of jobs that can be changed so. */
   readonly from: readonly JobState[]
+  /** Whether the jobs that were enqueued first are changed first. Otherwise the newest are, or those whose ids come first. */
+  readonly isOldestFirst?: boolean
   /** "cancelled" */
   readonly done: string
   /** Changes up to {@link PORTION} jobs. */
@@ -26,11 +28,12 @@ export const PORTION = 1000
 /** Changes the jobs of a selection, a portion at a time. Resolves with the ids of those that were changed. */
 export async function repair(
   views: JobViews,
-  { selection, from, done, change }: Repair,
+  { selection, from, isOldestFirst = false, done, change }: Repair,
 ): Promise<readonly string[]> {
   const changed: string[] = []
   const busy: string[] = []
-  for await (const chosen of portions(views, selection, from)) {
+  const all = portions(views, selection, from)
+  for await (const chosen of isOldestFirst ? oldestFirst(all) : all) {
     const repaired = await changeInTries(chosen, change)
     changed.push(...repaired.changed)
     busy.push(...repaired.busy)
@@ -59,6 +62,16 @@ async function* portions(
     if (page.length > 0) yield { ids: page.map(({ id }) => id), states }
     after = page.length < PORTION ? undefined : page.at(-1)?.id
   } while (after !== undefined)
+}
+
+/** The ids of jobs grow with each job. */
+async function* oldestFirst(portionsOfIds: AsyncIterable<Chosen>): AsyncGenerator<Chosen> {
+  const all: Chosen[] = []
+  for await (const chosen of portionsOfIds) all.push(chosen)
+  const [first] = all
+  if (first === undefined) return
+  const ids = all.flatMap((chosen) => chosen.ids).sort((one, other) => (BigInt(one) < BigInt(other) ? -1 : 1))
+  for (let at = 0; at < ids.length; at += PORTION) yield { ...first, ids: ids.slice(at, at + PORTION) }
 }
 
 /** Another open transaction may have locked some of the jobs for a moment. */

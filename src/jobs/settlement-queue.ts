@@ -1,7 +1,7 @@
 import { outsideOfCallers } from '../base/async-context.ts'
 import { type Backoff, backoffMs } from '../base/backoff.ts'
 import { type Instant, now, paused, systemClock } from '../base/clock.ts'
-import { StoreError } from '../errors.ts'
+import { isHoldfastError, StoreError } from '../errors.ts'
 import type { FailOutcome } from './job.ts'
 import type { JobTables } from './job-tables.ts'
 import {
@@ -38,6 +38,12 @@ interface PendingSettlement {
 interface HeldUp extends PendingSettlement {
   /** When to give up, on the clock of `performance.now()`. */
   readonly until: number
+}
+
+interface BatchFailure {
+  error: unknown
+  /** How many settlements were refused alone. */
+  refused: number
 }
 
 /** A claim that is sent in the same statement as a settlement. */
@@ -99,19 +105,45 @@ export class SettlementQueue {
   async #send(batch: PendingSettlement[]): Promise<void> {
     const claim = this.piggyback(batch.filter(({ freesPlace }) => freesPlace).length)
     try {
-      const settled = await this.#ask(settlementOf(batch), claim)
-      for (const [pending, outcome] of outcomesOf(batch, settled)) {
-        if (outcome !== 'busy') pending.resolve(outcome)
-        else {
-          pending.onHeldUp()
-          this.#heldUp.push({ ...pending, until: performance.now() + HELD_UP_MS })
-        }
-      }
-      void this.#settleHeldUp()
+      this.#told(batch, await this.#ask(settlementOf(batch), claim))
     } catch (error) {
-      for (const { reject } of batch) reject(error)
       claim?.failed(error)
+      await this.#sendApart(batch, { error, refused: 0 })
     }
+  }
+
+  /** The batch has failed. If the database has refused it, maybe because of one job, each half goes alone. */
+  async #sendApart(batch: readonly PendingSettlement[], failure: BatchFailure): Promise<void> {
+    if (batch.length === 1) failure.refused += 1
+    const isOver = batch.length === 1 || failure.refused >= MOST_REFUSED
+    if (isOver || !isHoldfastError(failure.error, 'store-refused')) {
+      for (const { reject } of batch) reject(failure.error)
+      return
+    }
+    const middle = Math.ceil(batch.length / 2)
+    for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
+      if (failure.refused >= MOST_REFUSED) {
+        for (const { reject } of half) reject(failure.error)
+        continue
+      }
+      try {
+        this.#told(half, await this.#ask(settlementOf(half), undefined))
+      } catch (error) {
+        failure.error = error
+        await this.#sendApart(half, failure)
+      }
+    }
+  }
+
+  #told(batch: readonly PendingSettlement[], settled: Settled): void {
+    for (const [pending, outcome] of outcomesOf(batch, settled)) {
+      if (outcome !== 'busy') pending.resolve(outcome)
+      else {
+        pending.onHeldUp()
+        this.#heldUp.push({ ...pending, until: performance.now() + HELD_UP_MS })
+      }
+    }
+    void this.#settleHeldUp()
   }
 
   /**
@@ -152,6 +184,8 @@ export class SettlementQueue {
   }
 }
 
+/** If so many jobs of a batch are refused one by one, the database refuses whatever is asked, and the rest is not tried alone. */
+const MOST_REFUSED = 8
 /** A larger batch gains nothing, and others wait longer for the connection. */
 const BATCH = 500
 

@@ -27,8 +27,8 @@ export interface WorkOptions {
    */
   readonly maxRun?: Duration | undefined
   /**
-   * How often the worker looks for jobs when no message tells of any: behind a pooler that LISTEN cannot pass, or after
-   * a lost message. Default: `'2s'`.
+   * How often the worker looks for jobs when no message tells of any: behind a pooler that LISTEN cannot pass, after a lost message, or if
+   * a job was enqueued with a delay of 10 s or more. Default: `'2s'`.
    */
   readonly pollInterval?: Duration | undefined
   /**

@@ -394,6 +394,37 @@ describe('a claim ahead, asked of the database', () => {
   })
 })
 
+test.each([
+  ['quick', 'null, null'],
+  ['thorough', "'{}', '{}'"],
+])(
+  'what a %s claim of several names has locked and left begins as soon as it is over',
+  async (_kind, known) => {
+    await using scene = await openScene()
+    const jobs = scene.open()
+    await jobs.migrate()
+    const [first] = await jobs.enqueueAll([{ name: 'a' }, { name: 'b' }])
+    const client = await scene.connect()
+    await client.query('begin')
+    const claim = `select ${scene.schema}.jobs_claim('{a,b}', 1, 0, 'w', 60000, ${known}) as answer`
+    const { rows } = await client.query(claim)
+    expect(JSON.parse(rows[0].answer).jobs.map(([id]: [string]) => id)).toEqual([first])
+    const ran: string[] = []
+    const handler = ({ name }: { name: string }) => void ran.push(name)
+    scene.open().work({ a: handler, b: handler }, { pollInterval: '1h' })
+    await until('the worker has found nothing', async () => {
+      const claims = await scene.sql(
+        "select from pg_stat_activity where state = 'idle' and query like '%$schema%jobs_claim%' and pid <> pg_backend_pid()",
+      )
+      return claims.length > 0
+    })
+    expect(ran).toEqual([])
+    await client.query('commit')
+    await until('it runs', () => ran.length === 1)
+    expect(ran).toEqual(['b'])
+  },
+)
+
 test.each(CLIENT_KINDS)('with %s, answers that are lost in the middle cost no attempt', async (kind) => {
   await using scene = await openScene()
   const direct = scene.open()

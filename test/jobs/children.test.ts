@@ -346,6 +346,32 @@ test('a parent whose child an open transaction has locked is not retried, all ot
   expect(await stateOf(jobs, parent)).toBe('pending')
 })
 
+test('of thousands of jobs, too, children are retried before their parents', async () => {
+  await using opened = await openJobs()
+  const { jobs, scene } = opened
+  const child = await enqueued(jobs, 'child')
+  await jobs.enqueueAll(Array.from({ length: 3500 }, () => ({ name: 'between' })))
+  const parent = await enqueued(jobs, 'parent', { children: [child] })
+  await jobs.cancel({ name: ['child', 'between'] }, { reason: 'x' })
+  await until('its parent is cancelled', async () => {
+    await jobs.claim('nothing')
+    return (await stateOf(jobs, parent)) === 'cancelled'
+  })
+  let isRetrying = true
+  const others = scene.open()
+  const claims = (async () => {
+    while (isRetrying) await others.claim('nothing')
+  })()
+  const retried = await jobs.retry({ state: 'cancelled' })
+  isRetrying = false
+  await claims
+  expect(retried).toHaveLength(3502)
+  expect(await stateOf(jobs, parent)).toBe('pending')
+  const [running] = await jobs.claim('child')
+  await running?.complete()
+  expect(await jobs.claim('parent')).toMatchObject([{ id: parent }])
+})
+
 test('a child that thousands of jobs wait for tells them in small steps', async () => {
   await using opened = await openJobs()
   const { jobs, scene } = opened

@@ -144,3 +144,20 @@ function listen(): <Name extends keyof JobEvents>(name: Name) => JobEvents[Name]
   })
   return (name) => heard.filter(({ event }) => event === name) as never
 }
+
+test('say that a job was completed although its handler was still running when its worker was stopped', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const told = listen()
+  const id = (await jobs.enqueue('long')) ?? ''
+  const worker = jobs.work({
+    long: async (job) => {
+      await job.complete()
+      await new Promise(() => {})
+    },
+  })
+  await until('it is completed', async () => (await jobs.find(id))?.state === 'completed')
+  await worker.stop({ grace: 0 })
+  expect(told('ended')).toMatchObject([{ name: 'long', outcome: 'completed', error: undefined }])
+})

@@ -285,3 +285,37 @@ test('idle workers ask once in a poll interval, also beside jobs that are due in
   await running?.complete()
   await until('the group goes on', () => done.length === 2)
 })
+
+test('jobs that the database refuses to end hold up none that end beside them', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await scene.sql(`create function $schema.refuse() returns trigger language plpgsql as $function$
+    begin raise exception 'not this one' using errcode = '23514'; end $function$;
+    create trigger refuse before insert on $schema.ended_jobs for each row when (new.payload::text = '"bad"')
+    execute function $schema.refuse()`)
+  const all = Array.from({ length: 40 }, (_, n) => ({ name: 'a', payload: n % 20 === 7 ? 'bad' : 'good' }))
+  const ids = await jobs.enqueueAll(all)
+  const claimed = await jobs.claim('a', { limit: 40, ttl: '1h' })
+  const ends = await Promise.allSettled(claimed.map((job) => job.complete()))
+  expect(ends.filter(({ status }) => status === 'rejected')).toMatchObject(
+    [1, 2].map(() => ({ reason: { code: 'store-refused' } })),
+  )
+  const states = await Promise.all(ids.map(async (id) => (await jobs.find(id ?? ''))?.state))
+  expect(states).toEqual(all.map(({ payload }) => (payload === 'bad' ? 'running' : 'completed')))
+})
+
+test('a database that refuses to end any job is not asked about each of them', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await scene.sql(`create sequence $schema.refusals; create function $schema.refuse() returns trigger language plpgsql as $function$
+    begin perform nextval('$schema.refusals'); raise exception 'none' using errcode = '23514'; end $function$;
+    create trigger refuse before insert on $schema.ended_jobs for each row execute function $schema.refuse()`)
+  await jobs.enqueueAll(Array.from({ length: 200 }, () => ({ name: 'a' })))
+  const claimed = await jobs.claim('a', { limit: 200, ttl: '1h' })
+  const ends = await Promise.allSettled(claimed.map((job) => job.complete()))
+  expect(ends.every(({ status }) => status === 'rejected')).toBe(true)
+  const [asked] = await scene.sql('select last_value from $schema.refusals')
+  expect(Number(asked?.['last_value'])).toBeLessThan(30)
+})

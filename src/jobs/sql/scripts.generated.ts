@@ -386,6 +386,8 @@ declare
   part text;
   taken integer := 0;
   seen integer;
+  -- The names of jobs that it has locked and does not take: the first jobs of each name are locked before the first of all are chosen.
+  passed_over text[];
   -- Whether a parent is to be told, or a name has a limit.
   is_special boolean;
   -- When the next delayed job is due, or the next lease ends.
@@ -403,14 +405,16 @@ begin
           (select due_at from jobs where state = 'delayed' order by due_at limit 1),
           (select due_at from jobs where state = 'running' order by due_at limit 1)
         ) as due_at
-    ), first as materialized (
-      select j.* from unnest(handled) as h (name) cross join lateral (
+    ), locked as materialized (
+      select h.name, j.* from unnest(handled) as h (name) cross join lateral (
         select r.ctid as place, r.id, r.priority, r.group_key,
           case when pg_column_size(r.payload) <= 2000 then octet_length(r.payload::text) end as bytes
         from jobs r where r.state = 'ready' and r.name = h.name
           and (select not l.is_special and coalesce(l.due_at > asked_at, true) from look l)
         order by r.priority desc, r.id limit wanted for no key update skip locked
-      ) j order by j.priority desc, j.id limit wanted
+      ) j
+    ), first as materialized (
+      select * from locked order by priority desc, id limit wanted
     ), claimed as (
       update jobs j set state = 'running', attempt = j.attempt + 1, worker = claimant, started_at = asked_at, due_at = leased_until,
         ahead = false
@@ -427,8 +431,13 @@ begin
         max_attempts, ',', floor(date_part('epoch', enqueued_at) * 1000)::bigint, ',',
         greatest(floor(date_part('epoch', started_at - ready_at) * 1000)::bigint, 0), ']'
       ), ',' order by priority desc, id
-    ), count(*), (select count(*) from first), (select l.is_special from look l), (select l.due_at from look l)
-    into part, taken, seen, is_special, next_at from claimed;
+    ), count(*), (select count(*) from first), (select l.is_special from look l), (select l.due_at from look l),
+      (select array_agg(distinct name) from locked where id not in (select id from first))
+    into part, taken, seen, is_special, next_at, passed_over from claimed;
+    if passed_over is not null then
+      -- They stay locked until the commit. Claims that pass over them meanwhile would sleep.
+      perform jobs_notify('holdfast_jobs', name) from unnest(passed_over) as name;
+    end if;
     if taken = seen and not is_special and coalesce(next_at > asked_at, true) then
       if taken > 0 then
         next_at := least(next_at, leased_until);
@@ -501,6 +510,8 @@ declare
   -- Groups that this claim has been at.
   passed text[] := '{}';
   met text[];
+  -- The names of jobs that it has locked and does not take.
+  passed_over text[];
   taken integer;
   leased_until timestamptz;
   again_ms double precision;
@@ -568,19 +579,27 @@ begin
     end if;
   end if;
   for round in 1..20 loop
-    select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
-      array_agg(c.group_key), sum(c.bytes), bool_or(c.bytes is null)
-    into places, ids, priorities, alone, groups, bytes, has_large
-    from (
-      select j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
+    with locked as materialized (
+      select h.name, j.* from unnest(handled, quotas, allowed) as h (name, quota, allowed) cross join lateral (
         select r.ctid as place, r.id, r.priority, r.group_key,
           case when pg_column_size(r.payload) <= 2000 then octet_length(r.payload::text) end as bytes,
           further > 0 and (r.error is not null or r.max_attempts = 1 or pg_column_size(r.payload) > 2000) as is_alone
         from jobs r where r.state = 'ready' and r.name = h.name
           and (r.group_key is null or r.group_key <> all (passed))
         order by r.priority desc, r.id limit least(coalesce(h.quota, most), h.allowed) for no key update skip locked
-      ) j order by j.priority desc, j.id limit most
-    ) c;
+      ) j
+    ), c as materialized (
+      select * from locked order by priority desc, id limit most
+    )
+    select array_agg(c.place), array_agg(c.id), array_agg(c.priority), array_agg(c.is_alone),
+      array_agg(c.group_key), sum(c.bytes), bool_or(c.bytes is null),
+      (select array_agg(distinct l.name) from locked l where l.id not in (select id from c))
+    into places, ids, priorities, alone, groups, bytes, has_large, passed_over
+    from c;
+    if passed_over is not null then
+      -- They stay locked until the commit. Claims that pass over them meanwhile would sleep.
+      perform jobs_notify('holdfast_jobs', name) from unnest(passed_over) as name;
+    end if;
     found := coalesce(cardinality(places), 0);
     exit when places is null and again is null;
     -- Other claims have locked some of the jobs that the look saw, so later ones are here instead.
@@ -604,7 +623,7 @@ begin
       -- The others stay locked until the commit. Claims that pass over them meanwhile would sleep.
       perform jobs_notify('holdfast_jobs', name) from (
         select distinct name from jobs where ctid = any (left_out)
-      ) passed_over;
+      ) others;
     end if;
 
     leased_until := clock_timestamp() + ttl_ms * interval '1 ms';
