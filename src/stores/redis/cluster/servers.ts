@@ -95,23 +95,21 @@ export class ClusterServers implements Topology, SlotRouter {
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
     if (this.#map.masters.length === 0) await this.#map.refresh()
-    // Looked up once: the server may lose all of its slots while it answers.
-    const masters = this.#map.masters.map((address) => ({ address, slot: this.#lowestSlotOf(address) }))
+    // Looked up once: the masters may change while one answers.
+    const { masters } = this.#map
     const start = from === SCAN_START ? FIRST : (JSON.parse(from) as ScanPosition)
-    const at = masters.findIndex(({ slot }) => slot >= start.slot)
-    const master = masters[at]
-    // The slots were divided anew: no master begins at this slot or behind it.
-    if (master === undefined) return { names: [], at: from, next: undefined }
-    const cursor = master.address === start.address ? start.cursor : '0'
-    const node = this.#nodeAt(master.address)
+    const open = masters.filter((each) => !start.done.includes(each))
+    const address = open.includes(start.address) ? start.address : open[0]
+    if (address === undefined) return { names: [], at: from, next: undefined }
+    const cursor = address === start.address ? start.cursor : '0'
+    const node = this.#nodeAt(address)
     const [next, names] = await this.#answered(node, node.connection.scan(cursor, { pattern, count }))
-    const there = next === '0' ? masters[at + 1] : master
-    const positionOf = (one: Omit<ScanPosition, 'cursor'>, from: string): string =>
-      JSON.stringify({ ...one, cursor: from } satisfies ScanPosition)
+    const done = next === '0' ? [...start.done, address] : start.done
+    const following = next === '0' ? open.find((each) => each !== address) : address
     return {
       names,
-      at: positionOf(master, cursor),
-      next: there === undefined ? undefined : positionOf(there, next),
+      at: positionText({ done: start.done, address, cursor }),
+      next: following === undefined ? undefined : positionText({ done, address: following, cursor: next }),
     }
   }
 
@@ -329,20 +327,24 @@ export class ClusterServers implements Topology, SlotRouter {
     const choice = sound.length > 0 ? sound : nodes
     return choice[Math.floor(Math.random() * choice.length)] as ClusterNode
   }
-
-  #lowestSlotOf(address: string): number {
-    for (let slot = 0; ; slot += 1) if (this.#map.masterOf(slot) === address) return slot
-  }
 }
 
-/** Where a scan goes on: at the master with this lowest slot; with this cursor if it is still the same master. */
+/**
+ * Where a scan goes on. A master that comes in the place of another one is asked from its start: slots that move may be listed twice, and no
+ * master is left out.
+ */
 interface ScanPosition {
-  readonly slot: number
+  /** The addresses of the masters that have told all. */
+  readonly done: readonly string[]
   readonly address: string
   readonly cursor: string
 }
 
-const FIRST: ScanPosition = { slot: 0, address: '', cursor: '0' }
+const FIRST: ScanPosition = { done: [], address: '', cursor: '0' }
+
+function positionText(position: ScanPosition): string {
+  return JSON.stringify(position)
+}
 
 const MOST_REDIRECTIONS = 5
 /** How long a request waits for a slot that is moving, and the pause between two tries. Then it fails, and the engine asks again. */

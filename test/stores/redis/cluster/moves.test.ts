@@ -148,6 +148,42 @@ test('rooms are listed although a master loses its last slot while it answers', 
   await store.close()
 })
 
+test('a master that gets a slot of another one during a listing is not left out of it', async () => {
+  const client = newClusterClient(cluster)
+  const foreign = Array.from({ length: 6000 }, (_, number) => `theirs:${number}`)
+  await Promise.all(foreign.map((name) => client.set(name, '')))
+  const store = redisStore(newClusterClient(cluster))
+  const tickets = Array.from({ length: 60 }, (_, number) => ticket({ key: `listed:${number}` }))
+  await Promise.all(tickets.map((each) => store.acquire(each)))
+  const seen = new Map<string, RedisServer>()
+  let [cursor, first, isMoved]: [string | undefined, RedisServer | undefined, boolean] = [
+    undefined,
+    undefined,
+    false,
+  ]
+  do {
+    const { rooms, next } = await store.inspect({ prefix: 'listed:', cursor, count: 1 })
+    cursor = next
+    for (const { key } of rooms) {
+      const master = await cluster.masterOf(roomOf(key))
+      seen.set(key, master)
+      first ??= master
+      if (isMoved || master === first) continue
+      // The first room of the second master. A slot of the first one comes to it, and the store hears of that.
+      isMoved = true
+      const [moved = ''] = [...seen].find(([, on]) => on === first) ?? []
+      const move = await cluster.beginMove(roomOf(moved), master)
+      await move.finish()
+      expect(await store.acquire(ticket({ key: moved, patienceMs: 0 }))).toMatchObject({ tag: 'busy' })
+    }
+  } while (cursor !== undefined)
+  expect([...seen.keys()].sort()).toEqual(tickets.map(({ key }) => key).sort())
+  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  await Promise.all(foreign.map((name) => client.del(name)))
+  client.disconnect()
+  await store.close()
+})
+
 function roomOf(key: string): string {
   return `holdfast:{${key}}`
 }
