@@ -40,7 +40,8 @@ export async function inspect(
       const range = names.room(key)
       // What was read may end in the middle of the last one.
       const isCut = !isLast && index === keys.length - 1
-      const all = isCut ? (await read(session, range)).pairs : (groups.get(key) ?? [])
+      const seen = (groups.get(key) ?? []).filter((pair) => pair.key.startsWith(range.key))
+      const all = isCut ? (await read(session, range)).pairs : seen
       const view = await viewOf(session, key, readable(session, all), { own, leftMs })
       if (comesAfter(range.end, from)) from = range.end
       if (view !== undefined) rooms.push(view)

@@ -8,6 +8,8 @@ test('a key to which another program has written is not shown as free, and a lis
   const locks = createLocks(etcdStore({ endpoints: [server.url] }))
   const held = await locks.acquire('neighbour')
   await server.call('/v3/kv/put', { key: base64('holdfast/tickets/bad id'), value: base64('apples') })
+  for (const name of ['neighbour', 'neighbours', 'n'])
+    await server.call('/v3/kv/put', { key: base64(`holdfast/tickets/${name}`), value: base64('apples') })
   await expect(locks.peek('bad')).rejects.toMatchObject({
     code: 'store-refused',
     message: expect.stringContaining('used by something else'),

@@ -42,9 +42,11 @@ export class KeyNames {
   /** The key and the id in a name. The id of a lock-delay begins with an exclamation mark. */
   parse(name: string): { readonly key: string; readonly id: string } {
     const space = name.lastIndexOf(' ')
-    const id = name.slice(space + 1)
+    // Without a space it is the key of another program.
+    const end = space < this.tickets.key.length ? name.length : space
+    const id = name.slice(end + 1)
     return {
-      key: unescaped(name.slice(this.tickets.key.length, space)),
+      key: unescaped(name.slice(this.tickets.key.length, end)),
       id: id.startsWith('!') ? `!${unescaped(id.slice(1))}` : unescaped(id),
     }
   }
