@@ -1,4 +1,5 @@
 import { exitCodeOf } from './exit-codes.ts'
+import { onSignal } from './on-signal.ts'
 
 /** A signal ended a wait: nothing is held. */
 export class Interrupted extends Error {
@@ -14,11 +15,9 @@ export class Interrupted extends Error {
 /** Aborts when a person or a service manager ends this process, so that a wait can leave the queue. The second signal ends it at once. */
 export function interruption(): AbortSignal {
   const ending = new AbortController()
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(name, () => {
-      if (ending.signal.aborted) process.exit(exitCodeOf(name))
-      ending.abort(new Interrupted(name))
-    })
-  }
+  onSignal(['SIGINT', 'SIGTERM', 'SIGHUP'], (name) => {
+    if (ending.signal.aborted) process.exit(exitCodeOf(name))
+    ending.abort(new Interrupted(name))
+  })
   return ending.signal
 }

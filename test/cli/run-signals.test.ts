@@ -84,6 +84,17 @@ describe('while the command runs', () => {
     expect(holder.running).toBe(true)
   })
 
+  test('a Ctrl-C that npm passes on once more counts once', async () => {
+    const script = 'trap "sleep 0.5; echo wound up; exit 3" INT; echo ready; while :; do sleep 0.02; done'
+    const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
+    await running.prints('ready')
+    running.signal('SIGINT')
+    await new Promise((resolve) => setTimeout(resolve, 5))
+    running.signal('SIGINT')
+    expect(await running.exit).toBe(3)
+    expect(running.stdout).toContain('wound up')
+  })
+
   test('a second Ctrl-C soon after the first kills a command that ignores it', async () => {
     const script = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
     const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])

@@ -16,6 +16,7 @@ import { isHoldfastError, type Locks } from '../../index.ts'
 import { type Jobs, openJobs } from '../../jobs/index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT } from '../exit-codes.ts'
+import { interruption } from '../interruption.ts'
 import { openLocks } from '../open-locks.ts'
 import { type Secret, secretOf } from '../secret.ts'
 import { placeOf } from '../store-option.ts'
@@ -57,7 +58,7 @@ export async function serveDashboard(given: ParsedArguments): Promise<number> {
     const pageUrl = pageUrlOf({ ...address, port }, process.stdout.isTTY ? token?.text : undefined)
     if (given.flag('json')) print(json({ url: pageUrl }))
     else for (const line of opening(pageUrl, token)) print(line)
-    await interruption()
+    await once(interruption(), 'abort')
   } finally {
     await handler.close()
     server.close()
@@ -175,10 +176,4 @@ function pageUrlOf({ host, port }: ListenAddress, token: string | undefined): st
   const isEvery = host === '0.0.0.0' || host === '::'
   const name = isEvery ? hostname() : host.includes(':') ? `[${host}]` : host
   return `http://${name}:${port}/${token === undefined ? '' : `?token=${encodeURIComponent(token)}`}`
-}
-
-function interruption(): Promise<void> {
-  return new Promise((resolve) => {
-    for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.once(name, () => resolve())
-  })
 }

@@ -9,6 +9,7 @@ import { connect } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
+import { onSignal } from '../on-signal.ts'
 import { findRoom } from '../room.ts'
 import { storeName } from '../store-name.ts'
 import { givenUrl } from '../store-option.ts'
@@ -115,12 +116,10 @@ function stalledOnly(error: unknown): Stalled {
 /** The first signal ends the demo early and cleanly, the second one at once. */
 function stopOnSignal(crew: Crew): AbortController {
   const stop = new AbortController()
-  for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.on(name, () => {
-      if (stop.signal.aborted) process.exit(exitCodeOf(name))
-      stop.abort(name)
-    })
-  }
+  onSignal(['SIGINT', 'SIGTERM', 'SIGHUP'], (name) => {
+    if (stop.signal.aborted) process.exit(exitCodeOf(name))
+    stop.abort(name)
+  })
   // First of the exit listeners, so that the workers are gone before their folder is removed.
   process.prependOnceListener('exit', () => crew.kill())
   return stop

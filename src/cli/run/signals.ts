@@ -1,10 +1,12 @@
+import { onSignal } from '../on-signal.ts'
+
 /** Signals from a terminal, a service manager or a person, passed to the receiver of the current phase. */
 export class Signals {
   #receive: (name: NodeJS.Signals) => void
 
   constructor(receive: (name: NodeJS.Signals) => void) {
     this.#receive = receive
-    for (const name of FORWARDED) process.on(name, this.#on)
+    onSignal(FORWARDED, (name) => this.#receive(name))
   }
 
   redirect(receive: (name: NodeJS.Signals) => void): void {
@@ -15,8 +17,6 @@ export class Signals {
   refuseToStop(complain: () => void): void {
     process.on('SIGTSTP', complain)
   }
-
-  readonly #on = (name: NodeJS.Signals): void => this.#receive(name)
 }
 
 const FORWARDED = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2', 'SIGWINCH'] as const

@@ -5,6 +5,7 @@ import { connect } from '../../index.ts'
 import type { ParsedArguments } from '../arguments.ts'
 import { EXIT, exitCodeOf } from '../exit-codes.ts'
 import { monotonicMs } from '../machine-time.ts'
+import { onSignal } from '../on-signal.ts'
 import { onOutputFailure } from '../output-failure.ts'
 import { complain, paintFor, print } from '../terminal.ts'
 import { json } from '../text.ts'
@@ -151,13 +152,11 @@ function onEarlyEnd(workforce: Workforce, ended: AbortController): () => number 
     exitCode ??= code
     ended.abort()
   }
-  for (const name of ENDS_THE_COMMAND) {
-    process.on(name, () => {
-      if (signalled) process.exit(exitCodeOf(name))
-      signalled = true
-      end(exitCodeOf(name))
-    })
-  }
+  onSignal(ENDS_THE_COMMAND, (name) => {
+    if (signalled) process.exit(exitCodeOf(name))
+    signalled = true
+    end(exitCodeOf(name))
+  })
   onOutputFailure(() => end(EXIT.noOutput))
   process.once('exit', () => workforce.killAll())
   return () => exitCode
