@@ -295,7 +295,7 @@ export class Locks {
 
   /**
    * Lists holders and waiters, key by key, in the store's own order of keys. It changes nothing, and leaves out keys that another
-   * program has written. A view may be out of date when it is read. Redis may list a key twice while its number of keys shrinks.
+   * program has written. A view may be out of date when it is read. Redis may list a key twice if its keys become fewer, or after a fail-over.
    *
    * `onPage`: a function that is called, without arguments, whenever the store has answered, also if it found no key: a sign that
    * a long listing goes on.

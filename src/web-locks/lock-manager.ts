@@ -3,7 +3,14 @@ import { paused, systemClock } from '../base/clock.ts'
 import { LONGEST_MS, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { unlessAborted } from '../base/unless-aborted.ts'
 import { UNLIMITED } from '../contract/index.ts'
-import { isHoldfastError, type Lease, type Locks, type Owner, type WaitOptions } from '../index.ts'
+import {
+  type InspectedRoom,
+  isHoldfastError,
+  type Lease,
+  type Locks,
+  type Owner,
+  type WaitOptions,
+} from '../index.ts'
 import {
   escapeName,
   type HeldLock,
@@ -148,7 +155,10 @@ class StoreLockManager implements LockManager {
     await this.#requestsAnswered()
     const held: LockInfo[] = []
     const pending: LockInfo[] = []
-    for await (const { key, holders, queue } of this.#locks.inspect({ prefix: this.#prefix })) {
+    const rooms = new Map<string, InspectedRoom>()
+    // A store that scans its keys may return one twice.
+    for await (const room of this.#locks.inspect({ prefix: this.#prefix })) rooms.set(room.key, room)
+    for (const { key, holders, queue } of rooms.values()) {
       const name = unescapeName(key.slice(this.#prefix.length))
       for (const holder of holders) {
         const list = holder.state === 'held' ? held : holder.state === 'offered' ? pending : []

@@ -17,8 +17,12 @@ export async function listRooms(given: ParsedArguments): Promise<number> {
   const place = await placeOf(given)
   await using locks = await openToLook(place.url)
   const rows: string[][] = []
+  const keys = new Set<string>()
   for await (const found of locks.inspect({ prefix })) {
     const room = boundedRoom(found)
+    // A store that scans its keys may return one twice.
+    if (keys.has(room.key)) continue
+    keys.add(room.key)
     if (given.flag('json')) print(json(roomJson(room)))
     else rows.push(...rowsOf(room))
   }
