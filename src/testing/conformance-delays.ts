@@ -191,8 +191,11 @@ async function holdsByNow(
   const mayBeLate = !scene.exactOrder || scene.expiresUnasked
   if (answer.tag === 'held' || !mayBeLate) return void heldFence(answer)
   // On a busy machine another server may have seen the end late, or the store may still be clearing. A delay that began with this call would
-  // not be over after half of its time.
-  await scene.outlive(closedMs / 2)
+  // have all its time left.
+  const leftMs =
+    answer.tag === 'busy' ? answer.retryMs : answer.tag === 'queued' ? answer.askAgainMs : closedMs
+  if (leftMs >= closedMs / 2) throw new TooSlow(`The key is closed for ${leftMs} ms more`)
+  await scene.outlive(leftMs)
   const again = await store.acquire(ticket)
   if (again.tag === 'busy' || again.tag === 'queued') throw new TooSlow('The key was closed for too long')
   heldFence(again)
