@@ -191,6 +191,23 @@ test.each([
   await locks.close()
 })
 
+test('a listing misses no room although the server is restarted in its middle', async () => {
+  await using kept = await startRedis({ appendOnly: true })
+  const redis = new Redis({ port: kept.port, host: '127.0.0.1' })
+  await setForeignKeys(redis, { from: 0, to: 6000 })
+  redis.disconnect()
+  const locks = createLocks(redisStore(new Redis({ port: kept.port, host: '127.0.0.1' })))
+  const keys = Array.from({ length: 60 }, (_, index) => `listed:${index}`)
+  await Promise.all(keys.map((key) => locks.acquire(key, { ttl: '10m' })))
+  const seen = new Set<string>()
+  for await (const { key } of locks.inspect({ prefix: 'listed:', pageSize: 1 })) {
+    seen.add(key)
+    if (seen.size === 20) await kept.restart()
+  }
+  expect([...seen].sort()).toEqual(keys.sort())
+  await locks.close()
+})
+
 /** Sets or deletes keys, so that there are `to` of them. */
 async function setForeignKeys(redis: Redis, { from, to }: { from: number; to: number }): Promise<void> {
   const script = `for n = ARGV[1] + 1, ARGV[2] do redis.call('SET', 'theirs:' .. n, n) end

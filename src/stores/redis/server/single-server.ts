@@ -7,7 +7,7 @@ import { MovingSubscription } from './moving-subscription.ts'
 import type { RoomNames } from './room-names.ts'
 import type { Script, Scripts } from './scripts.ts'
 import type { StoredRooms } from './stored-rooms.ts'
-import { type Partition, SCAN_START, type Scanned, type ScanRequest, type Topology } from './topology.ts'
+import type { Partition, Scanned, ScanRequest, Topology } from './topology.ts'
 
 export interface SingleServerOptions {
   readonly names: RoomNames
@@ -25,6 +25,8 @@ export class SingleServer implements Topology, Partition {
   readonly #link: RedisLink
   readonly #names: RoomNames
   readonly #connection: ServerConnection
+  /** How many connections were lost or replaced. */
+  #lost = 0
 
   constructor(link: RedisLink, { names, replicas, scripts, readOnly }: SingleServerOptions) {
     this.scripts = scripts
@@ -36,6 +38,9 @@ export class SingleServer implements Topology, Partition {
       scripts,
       readOnly,
       onMute: () => warnOfMissingMessages(names),
+      onLost: () => {
+        this.#lost += 1
+      },
     })
   }
 
@@ -62,9 +67,16 @@ export class SingleServer implements Topology, Partition {
   }
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
-    const cursor = from === SCAN_START ? '0' : from
-    const [next, names] = await this.#connection.scan(cursor, { pattern, count })
-    return { names, at: from, next: next === '0' ? undefined : next }
+    for (let tries = 1; ; tries += 1) {
+      // A cursor says nothing to another process of Redis, which orders its keys by numbers of its own: after a fail-over or a restart the scan
+      // begins again.
+      const known = `${this.#lost}:`
+      const cursor = from.startsWith(known) ? from.slice(known.length) : '0'
+      const [next, names] = await this.#connection.scan(cursor, { pattern, count })
+      const isSame = known === `${this.#lost}:`
+      if (isSame || tries === MOST_TRIES)
+        return { names, at: known + cursor, next: next === '0' ? undefined : known + next }
+    }
   }
 
   assertOpen(): void {
@@ -80,3 +92,6 @@ export class SingleServer implements Topology, Partition {
     this.#link.close?.()
   }
 }
+
+/** A connection that is lost again and again does not hold up a listing for ever. */
+const MOST_TRIES = 3
