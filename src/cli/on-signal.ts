@@ -13,9 +13,8 @@ export function onSignal<Name extends NodeJS.Signals>(
     process.on(name, () => {
       if (name === 'SIGINT') {
         const at = performance.now()
-        const isEcho = at - interruptedAt < ECHO_MS
+        if (at - interruptedAt < ECHO_MS) return
         interruptedAt = at
-        if (isEcho) return
       }
       listener(name)
     })

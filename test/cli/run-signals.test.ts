@@ -101,6 +101,7 @@ describe('while the command runs', () => {
     await running.prints('ready')
     running.signal('SIGINT')
     await running.prints('ignored')
+    await new Promise((resolve) => setTimeout(resolve, 150))
     running.signal('SIGINT')
     expect(await running.exit).toBe(137)
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
