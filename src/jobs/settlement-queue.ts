@@ -42,8 +42,8 @@ interface HeldUp extends PendingSettlement {
 
 interface BatchFailure {
   error: unknown
-  /** How many settlements were refused alone. */
-  refused: number
+  /** How many more settlements may be refused alone before the rest is given up. 0 if the database does not answer. */
+  refusalsLeft: number
 }
 
 /** A claim that is sent in the same statement as a settlement. */
@@ -108,21 +108,21 @@ export class SettlementQueue {
       this.#told(batch, await this.#ask(settlementOf(batch), claim))
     } catch (error) {
       claim?.failed(error)
-      await this.#sendApart(batch, { error, refused: 0 })
+      await this.#sendApart(batch, { error, refusalsLeft: MOST_REFUSED })
     }
   }
 
   /** The batch has failed. If the database has refused it, maybe because of one job, each half goes alone. */
   async #sendApart(batch: readonly PendingSettlement[], failure: BatchFailure): Promise<void> {
-    if (batch.length === 1) failure.refused += 1
-    const isOver = batch.length === 1 || failure.refused >= MOST_REFUSED
-    if (isOver || !isHoldfastError(failure.error, 'store-refused')) {
+    if (!isHoldfastError(failure.error, 'store-refused')) failure.refusalsLeft = 0
+    else if (batch.length === 1) failure.refusalsLeft -= 1
+    if (batch.length === 1 || failure.refusalsLeft === 0) {
       for (const { reject } of batch) reject(failure.error)
       return
     }
     const middle = Math.ceil(batch.length / 2)
     for (const half of [batch.slice(0, middle), batch.slice(middle)]) {
-      if (failure.refused >= MOST_REFUSED) {
+      if (failure.refusalsLeft === 0) {
         for (const { reject } of half) reject(failure.error)
         continue
       }

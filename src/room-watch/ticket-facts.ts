@@ -84,8 +84,8 @@ export function isPartOf(elections: ReadonlyMap<string, number>, key: string): b
 }
 
 /**
- * Whether its holders are marks that are kept for a time and are not renewed: of work that `once` has done, or of the calls that a rate limit has
- * let through. Their end is no loss.
+ * Whether the holders of this key are marks that are kept for a time and not renewed. `once` keeps one for work that is done. A rate limit keeps
+ * one for each call that it has let through, under `:<limit>:<key>`. The end of a mark is no loss.
  */
 export function isKeptForATime(key: string): boolean {
   return key.endsWith(DONE_MARK) || /^:[^:]+:/.test(key)

@@ -68,8 +68,8 @@ export class SingleServer implements Topology, Partition {
 
   async scan(from: string, { pattern, count }: ScanRequest): Promise<Scanned> {
     for (let tries = 1; ; tries += 1) {
-      // A cursor says nothing to another process of Redis, which orders its keys by numbers of its own: after a fail-over or a restart the scan
-      // begins again.
+      // Each process of Redis has its keys in an order of its own, so a cursor of another process is of no use: after a fail-over or a restart
+      // the scan begins again.
       const known = `${this.#lost}:`
       const cursor = from.startsWith(known) ? from.slice(known.length) : '0'
       const [next, names] = await this.#connection.scan(cursor, { pattern, count })
