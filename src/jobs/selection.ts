@@ -14,7 +14,7 @@ export interface Repair {
   readonly selection: JobSelection
   /** The states of jobs that can be changed so. */
   readonly from: readonly JobState[]
-  /** Whether the jobs that were enqueued first are changed first. Otherwise the newest are, or those whose ids come first. */
+  /** Changes the oldest jobs first, so children before their parents. Default: the newest first, or ids in the order that was given. */
   readonly isOldestFirst?: boolean
   /** "cancelled" */
   readonly done: string
@@ -64,7 +64,7 @@ async function* portions(
   } while (after !== undefined)
 }
 
-/** The ids of jobs grow with each job. */
+/** The same jobs, in the order in which they were enqueued: each has a larger id than the one before. */
 async function* oldestFirst(portionsOfIds: AsyncIterable<Chosen>): AsyncGenerator<Chosen> {
   const all: Chosen[] = []
   for await (const chosen of portionsOfIds) all.push(chosen)
