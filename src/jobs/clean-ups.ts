@@ -1,13 +1,33 @@
+import type { JobTables } from './job-tables.ts'
+
+interface CleanUpOptions {
+  /** How long completed jobs are kept, in ms. */
+  readonly completedMs: number
+  /** How long the other jobs that have ended are kept, in ms. */
+  readonly endedMs: number
+  readonly onError: (error: unknown) => void
+}
+
+type CleanedTables = Pick<JobTables, 'tidy' | 'unblockStuck'>
+
 /** Cleans up every half minute while a process has workers. */
 export class CleanUps {
-  readonly #cleanUp: () => Promise<void>
-  readonly #onError: (error: unknown) => void
+  readonly #tables: CleanedTables
+  readonly #options: CleanUpOptions
+  /** There may be very many groups, so each clean-up goes on after the last one that the one before has looked at. */
+  #seenGroup: string | null = null
   #isStarted = false
   #timer: NodeJS.Timeout | undefined
 
-  constructor(cleanUp: () => Promise<void>, onError: (error: unknown) => void) {
-    this.#cleanUp = cleanUp
-    this.#onError = onError
+  constructor(tables: CleanedTables, options: CleanUpOptions) {
+    this.#tables = tables
+    this.#options = options
+  }
+
+  async cleanUp(): Promise<void> {
+    const { completedMs, endedMs } = this.#options
+    while (await this.#tables.tidy(completedMs, endedMs));
+    this.#seenGroup = await this.#tables.unblockStuck(this.#seenGroup)
   }
 
   start(): void {
@@ -25,10 +45,10 @@ export class CleanUps {
     clearTimeout(this.#timer)
     this.#timer = setTimeout(async () => {
       try {
-        await this.#cleanUp()
+        await this.cleanUp()
       } catch (error) {
         // The next clean-up does it, or another process. If none can, the tables grow.
-        if (this.#isStarted) this.#onError(error)
+        if (this.#isStarted) this.#options.onError(error)
       }
       if (this.#isStarted) this.#cleanUpIn(EVERY_MS * (0.9 + Math.random() / 5))
     }, delayMs)

@@ -98,14 +98,8 @@ class PostgresJobs implements Jobs {
   readonly #watches: JobWatches
   readonly #workers = new Map<Worker, JobWorker>()
   readonly #endWithJobs: JobsParts['endWithJobs'] = new Set()
-  readonly #keepCompletedMs: number
-  readonly #keepEndedMs: number
   readonly #maxPayloadBytes: number
-  readonly #cleanUps = new CleanUps(
-    () => this.cleanUp(),
-    // One of the workers tells it.
-    (error) => this.#workers.values().next().value?.reportError(error),
-  )
+  readonly #cleanUps: CleanUps
   /** Aborts when these jobs are closed, with the error for a call that waits. */
   readonly #closing = new AbortController()
   #closed: Promise<void> | undefined
@@ -113,8 +107,8 @@ class PostgresJobs implements Jobs {
   constructor(client: PostgresPool, options: JobsOptions) {
     checkOptions(options, ['schema', 'keepCompleted', 'keepEnded', 'maxPayloadBytes', 'maxConnections'])
     const schema = parseSchema(options.schema ?? 'holdfast')
-    this.#keepCompletedMs = parseDuration('keepCompleted', options.keepCompleted ?? '1h', WAIT_RANGE)
-    this.#keepEndedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
+    const completedMs = parseDuration('keepCompleted', options.keepCompleted ?? '1h', WAIT_RANGE)
+    const endedMs = parseDuration('keepEnded', options.keepEnded ?? '336h', WAIT_RANGE)
     const bytes = { least: 1, most: 256 * 1024 * 1024 }
     this.#maxPayloadBytes = parseCount('maxPayloadBytes', options.maxPayloadBytes ?? 1_048_576, bytes)
     const max = parseCount('maxConnections', options.maxConnections ?? 3, { least: 1, most: 100 })
@@ -125,7 +119,12 @@ class PostgresJobs implements Jobs {
     this.#tables = new JobTables(this.#connections, schema)
     this.#renewals = new JobTables(this.#renewing, schema)
     this.#views = new JobViews(this.#connections, schema)
-    const keepsCompleted = this.#keepCompletedMs > 0
+    this.#cleanUps = new CleanUps(this.#tables, {
+      ...{ completedMs, endedMs },
+      // One of the workers tells it.
+      onError: (error) => this.#workers.values().next().value?.reportError(error),
+    })
+    const keepsCompleted = completedMs > 0
     this.#newQueue = () => new SettlementQueue(this.#tables, { keepsCompleted })
     this.#settling = {
       tables: this.#tables,
@@ -342,8 +341,8 @@ class PostgresJobs implements Jobs {
     return this.#tables.limits()
   }
 
-  async cleanUp(): Promise<void> {
-    while (await this.#tables.tidy(this.#keepCompletedMs, this.#keepEndedMs));
+  cleanUp(): Promise<void> {
+    return this.#cleanUps.cleanUp()
   }
 
   close(options: StopOptions = {}): Promise<void> {

@@ -249,6 +249,11 @@ export class JobTables {
     )
   }
 
+  /** Of the next groups after one, or of the first ones. Resolves with the last of them, or null after the last of all. */
+  async unblockStuck(after: string | null): Promise<string | null> {
+    return this.call('to_json(jobs_unblock_stuck($1::text))', [after], { doing: 'cleaning up jobs' })
+  }
+
   #query(text: string, parameters: readonly (string | null)[], doing: string) {
     return this.#ask(this.#inSchema(text), parameters, doing)
   }

@@ -77,12 +77,14 @@ async function* oldestFirst(portionsOfIds: AsyncIterable<Chosen>): AsyncGenerato
 /** Another open transaction may have locked some of the jobs for a moment. */
 async function changeInTries(chosen: Chosen, change: Repair['change']): Promise<Repaired> {
   const changed: string[] = []
-  const until = performance.now() + HELD_UP_MS
+  let until = performance.now() + HELD_UP_MS
   let ids = chosen.ids
   for (let round = 1; ; round += 1) {
     const repaired = await change({ ...chosen, ids })
     changed.push(...repaired.changed)
     ids = repaired.busy
+    // While jobs are changed, only time was lacking for the others.
+    if (repaired.changed.length > 0) until = performance.now() + HELD_UP_MS
     if (ids.length === 0 || performance.now() > until) return { changed, busy: ids }
     await paused(systemClock, backoffMs(HELD_UP, round))
   }

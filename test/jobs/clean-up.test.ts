@@ -10,40 +10,44 @@ afterEach(() => {
 
 const MINUTE_MS = 60_000
 
+function cleanUpsWith(tidy: () => Promise<boolean>, onError: (error: unknown) => void): CleanUps {
+  return new CleanUps({ tidy, unblockStuck: async () => null }, { completedMs: 1, endedMs: 1, onError })
+}
+
 test('a start while a clean-up from before the last stop runs does not make clean-ups more frequent', async () => {
-  let end: () => void = () => {}
-  const cleanUp = vi.fn(
+  let end: (isMore: boolean) => void = () => {}
+  const tidy = vi.fn(
     () =>
-      new Promise<void>((resolve) => {
+      new Promise<boolean>((resolve) => {
         end = resolve
       }),
   )
-  const cleanUps = new CleanUps(cleanUp, () => {})
+  const cleanUps = cleanUpsWith(tidy, () => {})
   cleanUps.start()
   await vi.advanceTimersByTimeAsync(MINUTE_MS)
-  expect(cleanUp).toHaveBeenCalledTimes(1)
+  expect(tidy).toHaveBeenCalledTimes(1)
   cleanUps.stop()
   cleanUps.start()
-  cleanUp.mockClear()
-  cleanUp.mockResolvedValue()
-  end()
+  tidy.mockClear()
+  tidy.mockResolvedValue(false)
+  end(false)
   await vi.advanceTimersByTimeAsync(10 * MINUTE_MS)
   // Each clean-up comes 27 to 33 s after the one before.
-  expect(cleanUp.mock.calls.length).toBeGreaterThanOrEqual(17)
-  expect(cleanUp.mock.calls.length).toBeLessThanOrEqual(23)
+  expect(tidy.mock.calls.length).toBeGreaterThanOrEqual(17)
+  expect(tidy.mock.calls.length).toBeLessThanOrEqual(23)
   cleanUps.stop()
-  cleanUp.mockClear()
+  tidy.mockClear()
   await vi.advanceTimersByTimeAsync(MINUTE_MS)
-  expect(cleanUp).not.toHaveBeenCalled()
+  expect(tidy).not.toHaveBeenCalled()
 })
 
 test('a clean-up that fails is told each time, and the next one comes all the same', async () => {
   const errors: unknown[] = []
-  const cleanUp = vi.fn(() => Promise.reject(new Error('no right')))
-  const cleanUps = new CleanUps(cleanUp, (error) => errors.push(error))
+  const tidy = vi.fn(() => Promise.reject(new Error('no right')))
+  const cleanUps = cleanUpsWith(tidy, (error) => errors.push(error))
   cleanUps.start()
   await vi.advanceTimersByTimeAsync(2 * MINUTE_MS)
-  expect(errors.length).toBe(cleanUp.mock.calls.length)
+  expect(errors.length).toBe(tidy.mock.calls.length)
   expect(errors.length).toBeGreaterThanOrEqual(3)
   expect(errors[0]).toMatchObject({ message: 'no right' })
   cleanUps.stop()

@@ -81,6 +81,23 @@ test('100,000 delayed jobs that are due at once cost a claim no more pages than 
 })
 
 /** Delayed jobs of 500 groups, each of which is the child of a job of its own. */
+/** Completed and dead jobs by turns, some of whose keys stay taken. */
+async function ended(scene: JobsScene, jobs: number, at: string): Promise<void> {
+  await scene.sql(`
+    insert into $schema.ended_jobs (
+      id, name, state, priority, payload, unique_key, key_until, attempt, failures, max_attempts, backoff_ms, max_backoff_ms, enqueued_at,
+      ended_at
+    )
+    select nextval('$schema.job_ids'), 'a', case n % 2 when 0 then 'completed' else 'dead' end, 9, '1', 'k' || n,
+      case n % 3 when 0 then now() + interval '1 hour' end, 1, 0, 10, 1000, 1000, now(), ${at}
+    from generate_series(1, ${jobs}) n`)
+}
+
+async function tidied(scene: JobsScene): Promise<unknown> {
+  const [row] = await scene.sql('select $schema.jobs_tidy(3600000, 3600000) as again')
+  return row?.['again']
+}
+
 async function delayedChildren(scene: JobsScene, jobs: number, due: string): Promise<void> {
   await scene.sql(`
     with child as (
@@ -137,6 +154,13 @@ test('a clean-up reads no page of a table that has nothing to clean up, and Post
   await jobs.migrate()
   await jobs.enqueueAll(Array.from({ length: 50_000 }, () => ({ name: 'a' })))
   await scene.sql('vacuum analyze $schema.jobs')
+  // Jobs of every age have been on the pages of those that are there now.
+  await ended(scene, 20_000, "now() - interval '3 hours'")
+  await scene.sql('delete from $schema.ended_jobs where id % 10 > 0')
+  await scene.sql('vacuum analyze $schema.ended_jobs')
+  await ended(scene, 20_000, "now() - interval '1 minute'")
+  while (await tidied(scene));
+  await scene.sql('vacuum analyze $schema.ended_jobs')
   const client = await scene.connect()
   await client.query('set jit = on; set jit_above_cost = 100000')
   const call = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_tidy(3600000, 3600000)`

@@ -225,3 +225,29 @@ test('a group whose next job was not let in, because a transaction could not see
   await jobs.cleanUp()
   expect(await jobs.claim('a')).toHaveLength(1)
 })
+
+test('a clean-up looks at a part of the groups, and the next one goes on after it', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const groups = Array.from({ length: 4500 }, (_, n) => `g${String(n).padStart(4, '0')}`)
+  await jobs.enqueueAll(groups.map((group) => ({ name: 'a', group })))
+  const stuck = async () => {
+    const rows = await scene.sql(`select group_key as g from $schema.jobs where state = 'blocked' order by 1`)
+    return rows.map(({ g }) => g)
+  }
+  const block = () =>
+    scene.sql(
+      `update $schema.jobs set state = 'blocked' where group_key in ('g0000', 'g1999', 'g2000', 'g4499')`,
+    )
+  await block()
+  await jobs.cleanUp()
+  expect(await stuck()).toEqual(['g2000', 'g4499'])
+  await jobs.cleanUp()
+  expect(await stuck()).toEqual(['g4499'])
+  await jobs.cleanUp()
+  expect(await stuck()).toEqual([])
+  await block()
+  await jobs.cleanUp()
+  expect(await stuck()).toEqual(['g2000', 'g4499'])
+})

@@ -1,5 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { Jobs } from '../../src/jobs/index.ts'
+import type { Chosen, Repaired } from '../../src/jobs/job-tables.ts'
+import type { JobViews } from '../../src/jobs/job-views.ts'
+import { repair } from '../../src/jobs/selection.ts'
 import { closeSharedServer, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
@@ -116,6 +120,16 @@ test('a job whose key an open transaction has enqueued is not retried, all other
   await client.query('rollback')
   expect(await jobs.retry({ state: 'dead' })).toContain(second)
   expect(await states(jobs)).toEqual({ 'a ready': 3 })
+})
+
+test('a repair of which each round changes a part goes on for as long as that is so', async () => {
+  const selection = Array.from({ length: 8 }, (_, n) => String(n + 1))
+  const change = async ({ ids }: Chosen): Promise<Repaired> => {
+    await sleep(200)
+    return { changed: ids.slice(0, 1), busy: ids.slice(1) }
+  }
+  const views = {} as JobViews
+  expect(await repair(views, { selection, from: ['dead'], done: 'made ready', change })).toEqual(selection)
 })
 
 test('jobs are retried behind many whose keys an open transaction has enqueued', async () => {

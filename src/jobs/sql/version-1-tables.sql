@@ -118,8 +118,10 @@ create index ended_jobs_failed on "{schema}".ended_jobs (state, id) where state 
 create index ended_jobs_untold on "{schema}".ended_jobs (tell_at) where tell_at is not null;
 -- The keys that stay taken after the end of their jobs.
 create index ended_jobs_keys on "{schema}".ended_jobs (name, unique_key) where key_until is not null;
--- Rows are written in this order, so a few bytes are enough for many of them. A B-tree would cost each completion an entry.
-create index ended_jobs_age on "{schema}".ended_jobs using brin (ended_at) with (pages_per_range = 16, autosummarize = on);
+-- For the clean-up, which begins with the oldest. A BRIN index would cost less, but not help once the space of deleted rows is used again:
+-- then there are old and new ones on every page.
+create index ended_jobs_completed_age on "{schema}".ended_jobs (greatest(ended_at, key_until)) where state = 'completed';
+create index ended_jobs_failed_age on "{schema}".ended_jobs (greatest(ended_at, key_until)) where state <> 'completed';
 
 -- The children of jobs that have not ended. A child that has ended is kept for its parents as long as it is here.
 create table "{schema}".job_children (

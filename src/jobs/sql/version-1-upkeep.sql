@@ -203,9 +203,8 @@ begin
 end
 $function$;
 
--- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. Keeps a job whose
--- unique key is still taken, and a child of a job that has not ended.
--- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so.
+-- Deletes up to 1,000 completed jobs and up to 1,000 others that ended longer ago than a time; null keeps them. A job whose unique key
+-- stayed taken counts from when the key was free. Keeps a child of a job that has not ended.
 -- Answers whether there may be more to do. One call at a time works in a schema; a second one answers false at once.
 -- jit is off, as a plan without an index would look dear enough to be compiled, which takes 0.2 s.
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
@@ -213,43 +212,59 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set jit = off set
 declare
   deleted_completed integer;
   deleted_ended integer;
-  stuck record;
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
   delete from ended_jobs where id in (
     select id from ended_jobs
-    where state = 'completed' and ended_at < (select clock_timestamp() - completed_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
-    limit 1000 for update skip locked
+    where state = 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - completed_ms * interval '1 ms')
+      and not exists (select from job_children c where c.child = ended_jobs.id)
+    order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
   get diagnostics deleted_completed = row_count;
   delete from ended_jobs where id in (
     select id from ended_jobs
-    where state <> 'completed' and ended_at < (select clock_timestamp() - ended_ms * interval '1 ms')
-      and coalesce(key_until < clock_timestamp(), true) and not exists (select from job_children c where c.child = ended_jobs.id)
-    limit 1000 for update skip locked
+    where state <> 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - ended_ms * interval '1 ms')
+      and not exists (select from job_children c where c.child = ended_jobs.id)
+    order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
   get diagnostics deleted_ended = row_count;
-  for stuck in
-    with recursive waiting as (
-      (select group_key from jobs where group_key is not null and state in ('ready', 'blocked') order by group_key limit 1)
-      union all
-      select (
-        select j.group_key from jobs j
-        where j.group_key > w.group_key and j.state in ('ready', 'blocked') order by j.group_key limit 1
-      ) from waiting w where w.group_key is not null
+  return deleted_completed = 1000 or deleted_ended = 1000;
+end
+$function$;
+
+-- Unblocks groups whose jobs are all blocked: a transaction that does not see what others commit meanwhile may leave one so. Looks at up
+-- to 2,000 groups whose jobs wait: those after the given one, or the first ones if it is null. Answers the last of them, or null if there
+-- are no more.
+create function "{schema}".jobs_unblock_stuck(after text) returns text language plpgsql
+set search_path = "{schema}", pg_temp set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $function$
+declare
+  seen text[];
+  stuck text[];
+  of_group text;
+begin
+  with recursive waiting as (
+    (
+      select j.group_key, 1 as n from jobs j
+      where j.group_key > coalesce(after, '') and j.state in ('ready', 'blocked') order by j.group_key limit 1
     )
-    select w.group_key from waiting w
+    union all
+    select (
+      select j.group_key from jobs j
+      where j.group_key > w.group_key and j.state in ('ready', 'blocked') order by j.group_key limit 1
+    ), w.n + 1 from waiting w where w.group_key is not null and w.n < 2000
+  )
+  select array_agg(w.group_key), array_agg(w.group_key) filter (
     where exists (select from jobs j where j.group_key = w.group_key and j.state = 'blocked')
       -- Each has an index of its own, and none has both.
       and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'ready')
       and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'running')
-  loop
-    continue when not pg_try_advisory_xact_lock(jobs_group_lock(stuck.group_key));
-    perform jobs_unblock(array[stuck.group_key]);
+  ) into seen, stuck from waiting w where w.group_key is not null;
+  foreach of_group in array coalesce(stuck, '{}') loop
+    continue when not pg_try_advisory_xact_lock(jobs_group_lock(of_group));
+    perform jobs_unblock(array[of_group]);
   end loop;
-  return deleted_completed = 1000 or deleted_ended = 1000;
+  return seen[2000];
 end
 $function$;
