@@ -54,7 +54,17 @@ test.concurrent.each(Object.entries(places))(
 
       // The candidate is asked to step down.
       const asked = locks.election('service')
-      expect(await tookMs(second, () => asked.requestStepDown({ reason: 'test' }))).toBeLessThan(SLACK_MS)
+      const stepDown = async () => {
+        const terms = second.fences.length
+        try {
+          await asked.requestStepDown({ reason: 'test' })
+        } catch (error) {
+          if (!isHoldfastError(error, 'store-unavailable')) throw error
+          // On a busy machine the answer may come too late, and the request may have arrived all the same.
+          if (second.fences.length === terms) await asked.requestStepDown({ reason: 'test' })
+        }
+      }
+      expect(await tookMs(second, stepDown)).toBeLessThan(SLACK_MS)
       await third.does('step-down')
       await untilWaiting(locks, 1, third)
 

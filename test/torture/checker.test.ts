@@ -91,6 +91,25 @@ describe('fences', () => {
     expect(checked('fences', { workers: { 1: first, 2: second } }).broken).toBe(1)
   })
 
+  test('only the loss of data, and only for a ttl, excuses a lower fence that is held after a higher one', () => {
+    const server = [
+      { tag: 'fault', at: 16, nth: 1, kind: 'server', slot: null, how: 'flush' },
+      { tag: 'fault-ended', at: 18, nth: 1 },
+    ] as const
+    const after = hold({ id: 'a', asked: 15, held: [20, 30], fence: 5, released: 31 })
+    const lost = (lastHeldAt: number) => hold({ id: 'b', asked: 10, held: [50, lastHeldAt], fence: 4 })
+    const history = { workers: { 1: after, 2: lost(60) }, nemesis: server }
+    expect(checked('fences', history).broken).toBe(1)
+    expect(checked('fences', history, { forgets: true })).toEqual({ broken: 0, excused: 1 })
+    const tooLong = { ...history, workers: { 1: after, 2: lost(2100) } }
+    expect(checked('fences', tooLong, { forgets: true }).broken).toBe(1)
+    // The one with the lower fence asked when the other one had its lease: nothing explains that.
+    const later = hold({ id: 'b', asked: 40, held: [50, 60], fence: 4 })
+    expect(checked('fences', { ...history, workers: { 1: after, 2: later } }, { forgets: true }).broken).toBe(
+      1,
+    )
+  })
+
   test('permits that were asked for at the same time have fences in any order', () => {
     const permit = (id: string, fence: number) => hold({ id, asked: 10, held: [20, 30], fence, limit: 3 })
     expect(checked('fences', { workers: { 1: permit('a', 5), 2: permit('b', 4) } }).broken).toBe(0)

@@ -1,18 +1,26 @@
 import { type Check, type CheckInput, Findings } from './check.ts'
+import { forgetfulFaults, isForgotten } from './exclusion.ts'
 import { excludes, nameOf, type RecordedTicket, ticketsByKey } from './history.ts'
 
 /**
  * Fences rise on a key: a ticket that was asked for after another one had its lease has a higher fence. So has a holder that
- * comes after another one that it could not hold together with. No fence comes twice. Nothing excuses a finding.
+ * comes after another one that it could not hold together with. No fence comes twice.
+ *
+ * One thing excuses a finding. If the store loses a lease on its way to its holder, the key goes to another one at once. That one may
+ * have ended its hold before the first one first looks at its lease, whose fence is lower.
  */
-export function checkFences({ history }: CheckInput): Check {
+export function checkFences({ history, terms }: CheckInput): Check {
   const findings = new Findings()
+  const forgetful = forgetfulFaults({ history, terms })
+  const isLost = (one: RecordedTicket, next: RecordedTicket) =>
+    isForgotten([one, next], forgetful, terms.ttlMs)
   let examined = 0
   for (const tickets of ticketsByKey(history.tickets).values()) {
     const granted = tickets.filter(({ fence }) => fence !== undefined)
     examined += granted.length
     checkUnique(granted, findings)
-    checkRising(granted, findings)
+    checkAsked(granted, findings)
+    checkHeld(granted, { findings, isLost })
   }
   return findings.as('fences', examined)
 }
@@ -27,11 +35,8 @@ function checkUnique(granted: readonly RecordedTicket[], findings: Findings): vo
   }
 }
 
-function checkRising(granted: readonly RecordedTicket[], findings: Findings): void {
+function checkAsked(granted: readonly RecordedTicket[], findings: Findings): void {
   const byGrant = [...granted].sort((one, other) => (one.grantedAt ?? 0) - (other.grantedAt ?? 0))
-  const byEnd = granted
-    .filter(({ lastHeldAt }) => lastHeldAt !== undefined)
-    .sort((one, other) => (one.lastHeldAt ?? 0) - (other.lastHeldAt ?? 0))
   const byAsk = [...granted].sort((one, other) => one.askedAt - other.askedAt)
   let highest: RecordedTicket | undefined
   let complete = 0
@@ -44,6 +49,18 @@ function checkRising(granted: readonly RecordedTicket[], findings: Findings): vo
       tell(findings, [highest, ticket], `fence ${ticket.fence} was given after ${highest.fence}`)
     }
   }
+}
+
+interface HeldCheck {
+  readonly findings: Findings
+  /** Whether the store may have lost the lease of the one before it gave the key to the next one. */
+  readonly isLost: (one: RecordedTicket, next: RecordedTicket) => boolean
+}
+
+function checkHeld(granted: readonly RecordedTicket[], { findings, isLost }: HeldCheck): void {
+  const byEnd = granted
+    .filter(({ lastHeldAt }) => lastHeldAt !== undefined)
+    .sort((one, other) => (one.lastHeldAt ?? 0) - (other.lastHeldAt ?? 0))
   const byStart = granted
     .filter(({ firstHeldAt }) => firstHeldAt !== undefined)
     .sort((one, other) => (one.firstHeldAt ?? 0) - (other.firstHeldAt ?? 0))
@@ -62,7 +79,12 @@ function checkRising(granted: readonly RecordedTicket[], findings: Findings): vo
     if (before === undefined || !excludes(before, ticket)) continue
     const wasTold = (before.grantedAt ?? 0) < ticket.askedAt
     if (!wasTold && (ticket.fence ?? 0n) < (before.fence ?? 0n)) {
-      tell(findings, [before, ticket], `fence ${ticket.fence} held after ${before.fence}`)
+      tell(
+        findings,
+        [before, ticket],
+        `fence ${ticket.fence} held after ${before.fence}`,
+        isLost(ticket, before),
+      )
     }
   }
 }
@@ -71,11 +93,13 @@ function tell(
   findings: Findings,
   [one, other]: readonly [RecordedTicket, RecordedTicket],
   text: string,
+  excused = false,
 ): void {
-  findings.add({
+  const evidence = {
     key: other.key,
     from: Math.min(one.grantedAt ?? 0, other.grantedAt ?? 0),
     until: Math.max(one.grantedAt ?? 0, other.grantedAt ?? 0),
     text: `${text}: ${nameOf(one.worker)}, then ${nameOf(other.worker)}`,
-  })
+  }
+  findings.add(evidence, { excused })
 }
