@@ -102,8 +102,10 @@ export function inTransaction(client: SqlClient): boolean | undefined {
     return typeof status === 'string' ? status !== 'I' : undefined
   }
   if (can(client, '$queryRawUnsafe')) return can(client, '$connect') ? undefined : true
-  // The clients know their own transactions, but none that was begun by hand.
-  return isTransaction === true || can(client, 'savepoint') || can(client, 'rollback') ? true : undefined
+  // The clients know their own transactions, but none that was begun by hand. An executor of the user's own may have any further method.
+  const isPostgresJs = can(client, 'unsafe') && can(client, 'savepoint')
+  const isDrizzle = can(client, 'execute') && !can(client, 'query') && can(client, 'rollback')
+  return isTransaction === true || isPostgresJs || isDrizzle ? true : undefined
 }
 
 /**

@@ -70,6 +70,28 @@ describe.each(clients)('through %s', (_, open) => {
   })
 })
 
+test('outside a transaction it is also refused for an executor of the user that can begin one', async () => {
+  const client = await pool.connect()
+  const own = {
+    query: async (text: string, parameters: readonly (string | null)[] = []) =>
+      (await client.query(text, [...parameters])).rows,
+    begin: () => client.query('begin'),
+    savepoint: () => client.query('savepoint s'),
+    rollback: () => client.query('rollback'),
+  }
+  try {
+    await expect(guard(own, { resource: 'account:1', fence: 7n })).rejects.toMatchObject({
+      code: 'invalid-argument',
+      message: expect.stringMatching(/^Expected `tx` to be inside a transaction/),
+    })
+    await own.begin()
+    await guard(own, { resource: 'account:1', fence: 8n })
+    await own.rollback()
+  } finally {
+    client.release()
+  }
+})
+
 describe('two holders at once', () => {
   const begun = async () => {
     const client = new Client({ connectionString: server.url })
