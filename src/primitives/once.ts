@@ -9,6 +9,7 @@ import { AcquireTimeoutError, InvalidArgumentError, isHoldfastError, StoreError 
 import { hold, type LocksContext, makeTicket, tryHold, withHold } from './hold.ts'
 import { roomOf } from './inspected.ts'
 import {
+  ADMINISTRATION_MS,
   EXCLUSIVE,
   type HoldSettings,
   markedKey,
@@ -100,8 +101,9 @@ async function doneBefore<T>(
 ): Promise<OnceOutcome<T> | undefined> {
   if (!(await isTaken(context, mark, settings))) return undefined
   if (!keepResult) return DONE_BEFORE
-  const { signal } = settings
-  const room = await roomOf(context.engine, mark, signal === undefined ? {} : { signal })
+  const { signal, storeTimeoutMs = answerMs(settings.waitMs) ?? ADMINISTRATION_MS } = settings
+  const limitMs = Math.min(storeTimeoutMs, ADMINISTRATION_MS)
+  const room = await roomOf(context.engine, mark, { limitMs, ...(signal === undefined ? {} : { signal }) })
   // The mark is asked for when the work is done. So it says the same while it waits for calls that look.
   const tickets = [...(room?.holders ?? []), ...(room?.queue ?? [])]
   const done = tickets.find(({ limit }) => limit === EXCLUSIVE.limit)

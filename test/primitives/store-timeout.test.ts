@@ -72,3 +72,17 @@ test('it bounds calls for several keys, once, waitUntilFree and adopt as well', 
   await clock.advance(60_000)
   await (await locks.adopt(json)).release()
 })
+
+test('it bounds the question for a result that was kept', async () => {
+  const { clock, locks, store } = scene()
+  const once = () =>
+    locks.once('k', { remember: '1m', keepResult: true, wait: 0, storeTimeout: '500ms' }, () => 1)
+  expect(await once()).toEqual({ ran: true, value: 1 })
+  store.always('lose request', ['inspect'])
+  const beganAt = clock.monotonicMs()
+  expect(await clock.until(errorOf(once()))).toMatchObject({ code: 'store-unavailable' })
+  expect(clock.monotonicMs() - beganAt).toBeLessThan(1000)
+  store.always('answer')
+  expect(await once()).toEqual({ ran: false, value: 1 })
+  await clock.advance(120_000)
+})
