@@ -9,7 +9,7 @@ import type { ClockSample } from '../engine/granted-at.ts'
 import type { HeldLease } from '../engine/held-lease.ts'
 import type { Lease, LeaseJson, LeaseState } from '../engine/lease.ts'
 import { ADVICE } from '../engine/ticket-errors.ts'
-import { type HoldfastError, InvalidArgumentError, StoreError } from '../errors.ts'
+import { type HoldfastError, InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
 import { heldHere, ScopeChain } from './held-keys.ts'
 import { afterInner, hold, type LocksContext, makeTicket, type Outcome, tryHold } from './hold.ts'
 import { checkCallback, checkKey, EXCLUSIVE, type HoldSettings } from './options.ts'
@@ -75,7 +75,9 @@ export async function holdTogether(
     for (const lease of leases) lease.assertHeld()
     return new Together(leases)
   } catch (error) {
-    await releaseAll(leases)
+    const released = releaseAll(leases)
+    // An abort is answered at once, and a silent store is not waited for again. The releases go on by themselves.
+    if (!settings.signal?.aborted && !isHoldfastError(error, 'store-unavailable')) await released
     throw error
   }
 }

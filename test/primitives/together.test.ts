@@ -73,6 +73,21 @@ describe.each([
     await held.release()
   })
 
+  test('whose wait is aborted do not wait for a silent store', async () => {
+    const { clock, locks, other, store } = scene(options)
+    const held = await other.locks.acquire('b')
+    const giveUp = new AbortController()
+    const waiting = errorOf(locks.acquireAll(['a', 'b'], { signal: giveUp.signal }))
+    await clock.advance(100)
+    store.always('lose request')
+    const reason = new Error('the user left')
+    giveUp.abort(reason)
+    expect(await outcomeOf(waiting)).toEqual({ value: reason })
+    store.always('answer')
+    await clock.advance(60_000)
+    await held.release()
+  })
+
   test('with wait: 0 are taken when all are free', async () => {
     const { locks } = scene(options)
     const outcome = await outcomeOf(
