@@ -101,5 +101,16 @@ function duringOf(request: FastifyRequest, response: OutgoingResponse | undefine
   }
   const timeoutMs: number | undefined = request.routeOptions.handlerTimeout
   if (timeoutMs === undefined || timeoutMs === 0) return response
-  return AbortSignal.any([requestSignal(response), request.signal])
+  return AbortSignal.any([requestSignal(response), timedOut(request.signal)])
+}
+
+/** The signal of a request also aborts when its body has been read, although the client is still there. */
+function timedOut(signal: AbortSignal): AbortSignal {
+  const controller = new AbortController()
+  const onAbort = () => {
+    if (signal.reason?.code === 'FST_ERR_HANDLER_TIMEOUT') controller.abort(signal.reason)
+  }
+  if (signal.aborted) onAbort()
+  else signal.addEventListener('abort', onAbort, { once: true })
+  return controller.signal
 }

@@ -1,3 +1,4 @@
+import { once } from 'node:events'
 import { type FastifyInstance, type FastifyReply, fastify } from 'fastify'
 import { RateLimiterMemory } from 'rate-limiter-flexible'
 import { describe, expect, onTestFinished, test } from 'vitest'
@@ -159,6 +160,31 @@ describe('the Fastify plugin', () => {
     })
     expect((await call(url).answer).status).toBe(503)
     expect(await told.opened).toMatchObject({ code: 'FST_ERR_HANDLER_TIMEOUT' })
+    await untilRooms(other)
+  })
+
+  test('goes on under a handlerTimeout when the body was read, until the client hangs up', async () => {
+    const { locks, other } = twoProcesses()
+    const [begun, told] = [gate(), gate<Error>()]
+    const { url } = await serve({ locks }, (app) => {
+      app.post('/:how', { handlerTimeout: 60_000 }, (request) =>
+        request.withLock('pay', async (_, { signal: early }) => {
+          // Node.js closes a request whose body was read. Then Fastify aborts `request.signal`.
+          if (!request.raw.closed) await once(request.raw, 'close')
+          return request.withLock('ship', async (_, { signal: late }) => {
+            if ((request.params as { how: string }).how === 'answered') return [early.aborted, late.aborted]
+            begun.open()
+            return aborted(AbortSignal.any([early, late])).catch((error: Error) => told.open(error))
+          })
+        }),
+      )
+    })
+    const post = { method: 'POST', body: 'a body that is read' }
+    expect(await (await call(`${url}/answered`, post).answer).json()).toEqual([false, false])
+    const { hangUp } = call(`${url}/left`, post)
+    await begun.opened
+    hangUp()
+    expect(await told.opened).toMatchObject({ name: 'AbortError', statusCode: 499 })
     await untilRooms(other)
   })
 
