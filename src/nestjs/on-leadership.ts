@@ -18,7 +18,7 @@ export type OnLeadershipDecorator = <Method extends (leadership: Leadership) => 
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void
 
-const notes = noted<LeadershipNote>('@OnLeadership', Symbol('holdfast leadership'))
+const notes = noted<LeadershipNote>('@OnLeadership', Symbol.for('holdfast leadership'))
 
 /**
  * Method decorator for any provider or controller: the method runs when this instance of the application is elected as the

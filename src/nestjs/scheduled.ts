@@ -16,7 +16,7 @@ export type ScheduledDecorator = <Method extends (run: ScheduledRun) => unknown>
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void
 
-const notes = noted<ScheduledNote>('@Scheduled', Symbol('holdfast scheduled'))
+const notes = noted<ScheduledNote>('@Scheduled', Symbol.for('holdfast scheduled'))
 
 /**
  * Method decorator for any provider or controller: the method runs at the times of a cron expression, once per tick over all

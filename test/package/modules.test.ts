@@ -141,6 +141,34 @@ describe('a process that imports the package and requires it', () => {
     expect(printed).toBe('0 true\n')
   })
 
+  test('runs jobs and leaders of NestJS whose decorators are those of the other copy', async () => {
+    const printed = await node(`
+      import 'reflect-metadata'
+      import { Module } from '@nestjs/common'
+      import { NestFactory } from '@nestjs/core'
+      import { HoldfastModule } from 'holdfast/nestjs'
+      const { OnLeadership, Scheduled } = require('holdfast/nestjs')
+      const ran = new Set()
+      let both
+      const bothRan = new Promise((resolve) => { both = resolve })
+      const run = (name) => { ran.add(name); if (ran.size === 2) both() }
+      class Work {
+        tick() { run('tick') }
+        lead() { run('lead') }
+      }
+      const at = (name) => [Work.prototype, name, Object.getOwnPropertyDescriptor(Work.prototype, name)]
+      Scheduled('tick', '* * * * * *')(...at('tick'))
+      OnLeadership('lead')(...at('lead'))
+      class App {}
+      Module({ imports: [HoldfastModule.forRoot({ store: 'memory:' })], providers: [Work] })(App)
+      const app = await NestFactory.createApplicationContext(App, { logger: ['error'] })
+      await bothRan
+      console.log([...ran].sort().join())
+      await app.close()
+    `)
+    expect(printed).toBe('lead,tick\n')
+  })
+
   test('ends at a signal that workers of both wait for', async () => {
     const printed = await node(`
       import { createLockWorker } from 'holdfast/worker'
