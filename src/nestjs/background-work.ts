@@ -126,8 +126,11 @@ export class BackgroundWork {
         })
       } catch (error) {
         // The method may throw the same error, of an object of its own.
-        const isClosed = error !== thrown && isHoldfastError(error, 'closed')
-        if (signal.aborted || isClosed) return
+        const isOfMethod = error === thrown
+        const isClosed = isHoldfastError(error, 'closed')
+        if (!isOfMethod && (signal.aborted || isClosed)) return
+        // When the application closes, the locks that the method waits for are refused.
+        if (signal.aborted && isClosed) return
         this.#warn(
           `${title} failed as the leader for ${JSON.stringify(key)}. Another instance may lead now.`,
           error,

@@ -250,6 +250,34 @@ describe('@OnLeadership', () => {
     expect(states).toEqual(['held'])
   })
 
+  test.each<[string, (leadership: Leadership) => unknown, string[]]>([
+    [
+      'that its method failed',
+      () => new Error('disk full'),
+      ['Outbox.lead failed as the leader for "outbox". Another instance may lead now. disk full'],
+    ],
+    ['nothing, if its method throws the reason of its signal', ({ signal }) => signal.reason, []],
+    ['nothing, if something else was closed', () => new ClosedError('The locks are closed.'), []],
+  ])('says when the application closes: %s', async (_, errorAfter, expected) => {
+    const error = vi.spyOn(Logger.prototype, 'error').mockImplementation(() => {})
+    onTestFinished(() => error.mockRestore())
+    const begun = gate()
+    @Injectable()
+    class Outbox {
+      @OnLeadership('outbox')
+      async lead(leadership: Leadership): Promise<void> {
+        begun.open()
+        await new Promise((resolve) => leadership.signal.addEventListener('abort', resolve))
+        throw errorAfter(leadership)
+      }
+    }
+    const { locks } = twoProcesses()
+    const app = await start(locks, [Outbox])
+    await begun.opened
+    await app.close()
+    expect(error.mock.calls.map(([message]) => message)).toEqual(expected)
+  })
+
   test.each([
     ['a failure', new Error('not today')],
     ['that of something that is closed', new ClosedError('The queue is stopped.')],
