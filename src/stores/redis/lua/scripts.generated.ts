@@ -1473,7 +1473,7 @@ local function entriesToRemove()
     local ticket = find(ARGV[1])
     return { ticket and ticket.entry or nil }
   end
-  local last = redis.call('ZREVRANGEBYLEX', room.key, '(r', '[q', 'LIMIT', '0', MOST)
+  local last = redis.call('ZRANGE', room.key, '(r', '[q', 'BYLEX', 'REV', 'LIMIT', '0', MOST)
   if #last < tonumber(MOST) then return redis.call('ZRANGEBYLEX', room.key, '[e', '(r') end
   local entries = {}
   for at = #last, 1, -1 do entries[#entries + 1] = last[at] end

@@ -17,10 +17,10 @@ if note then
   local last, since = string.match(note, ' (%S+) (%d+)$')
   since = tonumber(since) or now
   -- An earlier call has written this note, the server has not restarted, and no lock was granted: it is as new as it was.
-  if since == 1 and last == run and redis.call('EXISTS', KEYS[2]) == 0 then return 'n ' .. run .. ' ' .. string.format('%.0f', now) end
+  if since == 1 and last == run and not redis.call('GET', KEYS[2]) then return 'n ' .. run .. ' ' .. string.format('%.0f', now) end
   return 'k ' .. run .. ' ' .. string.format('%.0f', math.max(0, now - since))
 end
-if redis.call('EXISTS', KEYS[2]) == 1 then return 'f ' .. run .. ' 0' end
+if redis.call('GET', KEYS[2]) then return 'f ' .. run .. ' 0' end
 -- As if the server had been in use for years: it has forgotten no holder, because there was none.
 if ARGV[2] == 'w' then redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. run .. ' ' .. string.format('%013.0f', 1)) end
 return 'n ' .. run .. ' 0'
