@@ -63,6 +63,7 @@ export class Task<T> implements QueuedTask {
   readonly #reject: (error: unknown) => void
   #state: State = 'waiting'
   #open: () => void = () => {}
+  #waitUntilMs = Number.POSITIVE_INFINITY
   #timer: NodeJS.Timeout | undefined
   #controller: AbortController | undefined
 
@@ -87,8 +88,9 @@ export class Task<T> implements QueuedTask {
 
   /** Bounds the wait from now on. */
   startWaiting(): void {
-    const { waitMs, group } = this.settings
-    this.#startTimer(waitMs, () => this.giveUp(waitedTooLong(waitMs, group)))
+    const { waitMs } = this.settings
+    this.#waitUntilMs = performance.now() + waitMs
+    this.#startTimer(waitMs, () => this.#giveUpWaiting())
   }
 
   admit(): void {
@@ -116,6 +118,8 @@ export class Task<T> implements QueuedTask {
       this.#open = open
     })
     if (this.#state !== 'admitted') return
+    // The timer is late if the event loop was blocked, as by the task before.
+    if (performance.now() > this.#waitUntilMs) return this.#giveUpWaiting()
     this.#state = 'running'
     const { maxRunMs, group } = this.settings
     this.#startTimer(maxRunMs, () => this.giveUp(tookTooLong(maxRunMs, group)))
@@ -130,6 +134,11 @@ export class Task<T> implements QueuedTask {
     } catch (error) {
       this.#failed(error)
     }
+  }
+
+  #giveUpWaiting(): void {
+    const { waitMs, group } = this.settings
+    this.giveUp(waitedTooLong(waitMs, group))
   }
 
   #failed(error: unknown): void {

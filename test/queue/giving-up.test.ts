@@ -176,6 +176,21 @@ test('a task that is not started within `wait` leaves the queue and never runs',
   expect(ran).toBe(false)
 })
 
+test('a task whose `wait` is over never runs, also if the task before it has blocked the event loop', async () => {
+  const queue = createTaskQueue(oneAtATime)
+  const held = queue.run(async () => {
+    await settled()
+    const until = performance.now() + 100
+    while (performance.now() < until);
+  })
+  const late = outcomeOf(queue.run({ wait: '50ms' }, () => 'ran'))
+  const next = queue.run(() => 'next')
+  await held
+  expect(await late).toBe('start-timeout')
+  expect(await next).toBe('next')
+  expect({ size: queue.size, active: queue.active }).toEqual({ size: 0, active: 0 })
+})
+
 test('`wait` bounds the wait only: a task that started in time may take longer', async () => {
   const queue = createTaskQueue(oneAtATime)
   const held = queue.run(() => settled())
