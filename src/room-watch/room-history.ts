@@ -342,8 +342,14 @@ export class RoomHistory {
     while ((this.#losses[0]?.hold.untilAt ?? at) < sinceAt) this.#losses.shift()
     this.#watched.dropBefore(sinceAt)
     for (const [key, record] of this.#byKey) {
-      // The keys that come now have changed later.
-      if ((record.samples.at(-1)?.at ?? 0) >= sinceAt) break
+      const sample = record.samples.at(-1)
+      const knownAt = sample?.at ?? record.holds.at(-1)?.untilAt ?? at
+      if (knownAt >= sinceAt) {
+        // Keys of an earlier run that no look has had yet come first, in any order.
+        if (sample === undefined) continue
+        // The keys that come now have changed later.
+        break
+      }
       this.#byKey.delete(key)
       this.#size -= record.size
       this.#calmSinceAt = Math.max(this.#calmSinceAt, sinceAt)

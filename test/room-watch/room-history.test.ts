@@ -198,3 +198,17 @@ test('a mark that is kept for a time and not renewed is no loss when its time is
   look(history, 32_000, [])
   expect(history.losses.map(({ key }) => key).sort()).toEqual(['order:7', 'work'])
 })
+
+test('keys of an earlier run stay for as long as they are kept, also if no look reaches them', () => {
+  const over = (id: string, untilAt: number) => kept(id, { untilAt, end: 'released' })
+  const holds = [over('new', 3_000_000), kept('open'), over('old', 2000)]
+  const file: HistoryFile = { load: () => ({ holds, watched: [] }), save: () => true }
+  const history = new RoomHistory(LIMITS, file)
+  const isCut = true
+  look(history, 3_500_000, ['seen'], isCut)
+  expect([...history.changed]).toEqual(['new', 'open', 'old'])
+  look(history, 3_610_000, ['seen'], isCut)
+  expect([...history.changed]).toEqual(['new', 'open'])
+  look(history, 6_700_000, ['seen'], isCut)
+  expect([...history.changed]).toEqual(['open'])
+})
