@@ -176,6 +176,26 @@ test('a lock that expires while its release waits for a renewal is not released'
   expect(shared.holder).toBe('own')
 })
 
+test('a lock that a renewal calls lost while its release waits for that is not released', async () => {
+  const shared = new Shared()
+  const renewed = new Open()
+  const lease = await leaseOf({
+    ...shared.callbacks('own', '60s'),
+    ttl: '1500ms',
+    renew: async () => {
+      shared.renewals += 1
+      await renewed.promise
+      return false
+    },
+  })
+  await until('it renews', () => shared.renewals === 1)
+  const released = lease.release()
+  renewed.resolve()
+  await released
+  // That of the next holder, under the same name.
+  expect(shared.holder).toBe('own')
+})
+
 test('a lock that is renewed while its release waits for that is released', async () => {
   const shared = new Shared()
   const renewed = new Open()

@@ -129,6 +129,8 @@ class CallbackLease<Held> implements WorkerLease {
   #state: CallbackState = { tag: 'held' }
   /** Before the last request that was granted: the store counts from later on. */
   #since: Instant
+  /** A renewal said so while a release waited for it. */
+  #isGone = false
 
   constructor(settings: CallbackSettings<Held>, held: NonNullable<Held>, since: Instant) {
     this.#settings = settings
@@ -162,8 +164,8 @@ class CallbackLease<Held> implements WorkerLease {
     this.detach()
     // A renewal that the store carries out after the release could take the lock again.
     await this.#renewing
-    // The lock may have expired meanwhile, and somebody else may hold it under the same name.
-    if (this.#leftMs() <= 0) return
+    // The lock may be lost meanwhile, and somebody else may hold it under the same name.
+    if (this.#isGone || this.#leftMs() <= 0) return
     await this.#settings.release(this.#held)
   }
 
@@ -190,8 +192,11 @@ class CallbackLease<Held> implements WorkerLease {
       try {
         const isHeld = await this.#settings.renew(this.#held, this.#end.signal)
         this.#look()
-        // Renewed while the release waits for this answer.
-        if (isHeld && this.#state.tag === 'released') this.#since = asked
+        // While the release waits for this answer.
+        if (this.#state.tag === 'released') {
+          if (isHeld) this.#since = asked
+          else this.#isGone = true
+        }
         if (!this.#isLive()) return
         if (!isHeld) return this.#lose('The lock is held no more: `renew` said so.', undefined)
         this.#since = asked
