@@ -225,18 +225,18 @@ function listenersOf({ labelsOf, electionOf, present, sink }: Meters): Listeners
     queued: (event) => {
       const labels = labelsOf(event)
       sink.count('queued', 1, labels)
-      present.waiting.enter(event, labels)
+      present.waiting.enter(event.id, labels)
     },
     busy: (event) => sink.count('requests', 1, { ...labelsOf(event), outcome: 'busy' }),
     acquired: (event) => {
       ended(event, { request: 'acquired', wait: 'acquired' })
       const labels = labelsOf(event)
-      present.held.enter(event, labels)
+      present.held.enter(event.id, labels)
       if (event.wokenMs !== undefined) sink.duration('hand_over', event.wokenMs / 1000, labels)
     },
     timeout: (event) => ended(event, { request: 'timeout', wait: 'timeout' }),
     withdrawn: (event) => ended(event, { request: event.reason, wait: 'withdrawn' }),
-    adopted: (event) => present.held.enter(event, labelsOf(event)),
+    adopted: (event) => present.held.enter(event.id, labelsOf(event)),
     renewed: ({ store, tookMs }) => sink.duration('renewal', tookMs / 1000, { store }),
     jeopardy: (event) => sink.count('jeopardies', 1, labelsOf(event)),
     lost: (event) => {
@@ -247,7 +247,7 @@ function listenersOf({ labelsOf, electionOf, present, sink }: Meters): Listeners
     detached: left,
     evicted: (event) => sink.count('evictions', 1, { ...labelsOf(event), was: event.was }),
     'store-error': ({ store, verb, outcome }) => sink.count('store_errors', 1, { store, verb, outcome }),
-    elected: (event) => present.leading.enter(event, electionOf(event)),
+    elected: (event) => present.leading.enter(event.id, electionOf(event)),
     resigned: ({ id }) => present.leading.leave(id),
   }
 }
@@ -319,9 +319,9 @@ class PresenceMeter {
     this.#sink = sink
   }
 
-  enter({ id, at }: { readonly id: string; readonly at: number }, labels: Labels): void {
+  enter(id: string, labels: Labels): void {
     if (this.#there.has(id)) return
-    this.#there.set(id, { labels, since: at })
+    this.#there.set(id, { labels, since: performance.now() })
     this.#known.add(labels)
     this.#sink.level(this.#name, 1, labels)
   }
@@ -334,13 +334,13 @@ class PresenceMeter {
   }
 
   oldest(): readonly Reading[] {
-    const now = Date.now()
+    const now = performance.now()
     const began = new Map<Labels, number>()
     for (const { labels, since } of this.#there.values())
       began.set(labels, Math.min(since, began.get(labels) ?? since))
     return Array.from(this.#known, (labels) => ({
       labels,
-      seconds: Math.max(0, now - (began.get(labels) ?? now)) / 1000,
+      seconds: (now - (began.get(labels) ?? now)) / 1000,
     }))
   }
 

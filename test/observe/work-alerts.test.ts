@@ -80,6 +80,15 @@ test('a database that is silent is alerted of, and so are processes that are gon
   expect(alerts('HoldfastJobsUnseen', [heard, []])).toEqual(['', 'severity="critical"'])
 })
 
+test.each([
+  ['HoldfastStoreRefuses', 'holdfast_store_errors_total', 'outcome="refused", store="redis", verb="acquire"'],
+  ['HoldfastLeaseLost', 'holdfast_losses_total', 'group="invoice", reason="expired", store="redis"'],
+])('%s also tells of the first one of a process that has just started, and once', (alert, name, labels) => {
+  const first: Scrape = [[`${name}{${labels.replaceAll(', ', ',')}}`, '1']]
+  const shown = labels.replace('outcome="refused", ', '')
+  expect(alerts(alert, [[], first, first])).toEqual(['', shown, ''])
+})
+
 test('jobs that fail are alerted of, as long as more than a fifth of the attempts do', async () => {
   await using scene = await openScene()
   const jobs = scene.open()
