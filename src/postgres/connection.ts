@@ -207,7 +207,7 @@ export class PostgresConnection {
         throw await this.#lossOr(error)
       }
       // The server announces that it ends the session, before we see the end. Until then no other call may use it.
-      if (state.startsWith('57P')) this.giveUp()
+      if (/^(57P|25P0[34])/.test(state)) this.giveUp()
       // In a fail-over the address may still have led to the old primary. A new connection finds the new one, once the address does.
       if (state === READ_ONLY && performance.now() - this.#openedAt > READ_ONLY_PAUSE_MS) this.giveUp()
       // After a migration, or behind a pooler, a prepared statement is not the one that we prepared.

@@ -78,7 +78,7 @@ export function isAboutValue(cause: unknown): boolean {
 /** Whether the server ended a statement because of its time limit, by the `cause` of its error. */
 export function isOverdue(cause: unknown): boolean {
   const code = fieldOf(cause, 'code')
-  return code === '57014' || code === '55P03'
+  return code === '57014' || code === '55P03' || code === '25P04'
 }
 
 /** Without what clients add to their errors: the statement, its parameters, and the options of the connection. */
@@ -136,6 +136,7 @@ const TROUBLES: Readonly<Record<string, string>> = {
   '08': NO_ANSWER,
   '25006': READ_ONLY,
   '25P03': 'PostgreSQL ended a transaction that was left open for too long.',
+  '25P04': 'PostgreSQL ended the session after its `transaction_timeout`. Let the role have a longer one.',
   '40': 'PostgreSQL undid the statement because of others at the same time, several times in a row.',
   '53100': FULL,
   '53200': FULL,

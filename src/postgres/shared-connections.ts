@@ -84,7 +84,7 @@ class SharedConnections implements PostgresConnections {
                 executor.query(text, parameters).catch((error: Error) => {
                   const state = sqlState(error)
                   // The session has ended, its server takes no writes, or somebody has left a failed transaction open.
-                  if (state === undefined || /^(57P|08|25006|25P02)/.test(state)) isBroken(error)
+                  if (state === undefined || /^(57P|08|25006|25P0[234])/.test(state)) isBroken(error)
                   // The server has refused the statement, and the connection is sound.
                   throw error
                 }),

@@ -4,7 +4,7 @@ import { Pool } from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { executorOf, type SqlClient } from '../../src/postgres/executor.ts'
-import { storeErrorOf } from '../../src/postgres/failures.ts'
+import { isOverdue, storeErrorOf } from '../../src/postgres/failures.ts'
 import { freePort } from '../servers/free-port.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 
@@ -54,6 +54,18 @@ async function failed({ client, close }: Opened): Promise<unknown> {
   }
   throw new Error('Expected a failure, got none')
 }
+
+test('a session that the server ends after its transaction_timeout is a trouble that passes, and no refusal', () => {
+  const ended = Object.assign(new Error('terminating connection due to transaction timeout'), {
+    code: '25P04',
+  })
+  const { code, message, cause } = storeErrorOf(ended, { doing: 'testing' })
+  expect([code, message]).toEqual([
+    'store-unavailable',
+    'PostgreSQL ended the session after its `transaction_timeout`. Let the role have a longer one. Holdfast was testing.',
+  ])
+  expect(isOverdue(cause)).toBe(true)
+})
 
 test.each(opens)('the cause has the words of the server and no parameter, through %s', async (_, open) => {
   expect(await failed(open(server.url))).toMatchObject({
