@@ -216,9 +216,10 @@ export class PostgresStore implements Store {
       for (const [index, { asked, resolve }] of batch.entries()) resolve(parse(lines[index] ?? '', asked))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
-      // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails.
+      // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails. One after the other:
+      // of two for one key, the first one comes first.
       if (batch.length > 1 && isAboutValue(cause)) {
-        await Promise.all(batch.map((each) => alone([each])))
+        for (const each of batch) await alone([each])
         return
       }
       for (const { asked, reject } of batch) {
