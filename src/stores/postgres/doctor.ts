@@ -130,7 +130,10 @@ async function defaultIsolation(url: string): Promise<string | undefined> {
   const client = (await clientOfUrl(url)) as unknown as SqlClient & {
     connect?(): Promise<unknown>
     end(): Promise<void>
+    on?(event: 'error', listener: () => void): unknown
   }
+  // A client of pg tells a lost connection to its listeners, too, and without one the process would end.
+  client.on?.('error', () => {})
   try {
     await client.connect?.()
     const [row] = await executorOf(client).query('show default_transaction_isolation')
