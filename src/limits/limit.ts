@@ -96,7 +96,7 @@ export function createLimit(locks: Locks, name: string, options: LimitOptions): 
         throw tooMany(call, retryAfterMs)
       }
       // The slot first, so that no point is spent on a call that gets no slot. A call that waits for the window in its slot
-      // delays no other call, because the others of this key need a point of the same window.
+      // delays no other call that costs as many points, because that needs them of the same window.
       let hasSlot = false
       try {
         return await slots.withPermits(
@@ -173,7 +173,7 @@ async function told(turn: Turn, teller: CallTeller): Promise<void> {
 function noSlot(cause: AcquireTimeoutError, concurrency: number, waitMs: number): StartTimeoutError {
   const { key, waitedMs } = cause
   return new StartTimeoutError(
-    `The work under ${JSON.stringify(key)} was not started: ${concurrency} runs are under way, which is the most (\`concurrency\`), and none ended within ${waitMs} ms (\`wait\`).`,
+    `The work under ${JSON.stringify(key)} was not started: ${concurrency} calls have a slot, which is the most (\`concurrency\`), and none gave it back within ${waitMs} ms (\`wait\`).`,
     { key, waitedMs, cause },
   )
 }
