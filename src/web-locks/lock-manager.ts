@@ -84,7 +84,7 @@ export interface WebLocksOptions {
  * - A lock may be lost, if its process was paused or the store was away for longer than the ttl. Then `request` rejects with an
  *   `AbortError`, as for a stolen lock.
  * - `steal` puts the waiters back into the queue, perhaps in another order.
- * - If the store does not answer, `request` rejects with a `StoreError`.
+ * - If the store does not answer, `request` waits for it. With `ifAvailable` or `steal` it rejects with a `StoreError`.
  *
  * ```ts
  * import { connect } from 'holdfast'
