@@ -72,7 +72,7 @@ export const WORK_MEASURES: {
   ticks: count('{tick}', ['schedule', 'outcome'], 'Ticks, by what became of them.'),
   worker_term: duration(['worker', 'outcome'], 'How long terms of workers lasted, by why they ended.'),
   worker_terms: count('{term}', ['worker', 'outcome'], 'Terms of workers that have ended, by why.'),
-  workers_working: level('{worker}', ['worker'], 'Workers that hold their keys now.'),
+  workers_working: level('{worker}', ['worker'], 'Workers whose work has not ended, also after a loss.'),
   partition_keys: level('{key}', ['partition'], 'Keys of a partition that are worked on now.'),
   partition_share: value('{key}', ['partition'], 'How many keys of a partition this process is to have.'),
   partition_size: value('{key}', ['partition'], 'How many keys a partition has.'),
