@@ -142,6 +142,17 @@ describe('a surrounding that cannot work is one clear sentence:', () => {
     expect(answers.map(({ status }) => status)).toEqual(['fulfilled', 'rejected'])
   })
 
+  test('a key with a zero byte, without harm to the order of the requests beside it', async () => {
+    const store = storeAt(server.url)
+    const pairs = Array.from({ length: 100 }, (_, n) => [1, 2].map(() => ticket({ key: `pair ${n}` })))
+    const [refused, ...answers] = await Promise.allSettled(
+      [ticket({ key: 'a\0b' }), ...pairs.flat()].map((each) => store.acquire(each)),
+    )
+    expect(refused?.status).toBe('rejected')
+    const tags = answers.map((answer) => answer.status === 'fulfilled' && answer.value.tag)
+    expect(tags).toEqual(pairs.flatMap(() => ['held', 'queued']))
+  })
+
   test.each([
     [
       'another client',
