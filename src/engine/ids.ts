@@ -1,8 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 
-/** 96 random bits per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
-const processPart: string = randomBytes(12).toString('base64url')
+/** Random bits per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
+const processPart: string = idOf(randomBytes(12))
+
+/** On the command line, an id that begins with a hyphen would look like an option. */
+export function idOf(bytes: Buffer): string {
+  return bytes.toString('base64url').replace(/^-/, 'A')
+}
 
 /** The last two digits of the counter, so that most ids are made by joining two texts: a quarter of the time. */
 const ENDS: readonly string[] = Array.from({ length: 36 ** 2 }, (_, end) => end.toString(36).padStart(2, '0'))
