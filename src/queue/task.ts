@@ -63,7 +63,8 @@ export class Task<T> implements QueuedTask {
   readonly #reject: (error: unknown) => void
   #state: State = 'waiting'
   #open: () => void = () => {}
-  #waitUntilMs = Number.POSITIVE_INFINITY
+  /** Undefined: without a bound. */
+  #waitUntilMs: number | undefined
   #timer: NodeJS.Timeout | undefined
   #controller: AbortController | undefined
 
@@ -89,7 +90,7 @@ export class Task<T> implements QueuedTask {
   /** Bounds the wait from now on. */
   startWaiting(): void {
     const { waitMs } = this.settings
-    this.#waitUntilMs = performance.now() + waitMs
+    if (waitMs !== Number.POSITIVE_INFINITY) this.#waitUntilMs = performance.now() + waitMs
     this.#startTimer(waitMs, () => this.#giveUpWaiting())
   }
 
@@ -119,7 +120,8 @@ export class Task<T> implements QueuedTask {
     })
     if (this.#state !== 'admitted') return
     // The timer is late if the event loop was blocked, as by the task before.
-    if (performance.now() > this.#waitUntilMs) return this.#giveUpWaiting()
+    const untilMs = this.#waitUntilMs
+    if (untilMs !== undefined && performance.now() > untilMs) return this.#giveUpWaiting()
     this.#state = 'running'
     const { maxRunMs, group } = this.settings
     this.#startTimer(maxRunMs, () => this.giveUp(tookTooLong(maxRunMs, group)))

@@ -343,7 +343,7 @@ export class RoomHistory {
     this.#watched.dropBefore(sinceAt)
     for (const [key, record] of this.#byKey) {
       const sample = record.samples.at(-1)
-      const knownAt = sample?.at ?? record.holds.at(-1)?.untilAt ?? at
+      const knownAt = sample?.at ?? Math.max(...record.holds.map(({ untilAt = at }) => untilAt))
       if (knownAt >= sinceAt) {
         // Keys of an earlier run that no look has had yet come first, in any order.
         if (sample === undefined) continue

@@ -201,7 +201,8 @@ test('a mark that is kept for a time and not renewed is no loss when its time is
 
 test('keys of an earlier run stay for as long as they are kept, also if no look reaches them', () => {
   const over = (id: string, untilAt: number) => kept(id, { untilAt, end: 'released' })
-  const holds = [over('new', 3_000_000), kept('open'), over('old', 2000)]
+  const two = { key: 'open', hold: over('later', 2000).hold }
+  const holds = [over('new', 3_000_000), kept('open'), two, over('old', 2000)]
   const file: HistoryFile = { load: () => ({ holds, watched: [] }), save: () => true }
   const history = new RoomHistory(LIMITS, file)
   const isCut = true
