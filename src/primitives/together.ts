@@ -75,9 +75,7 @@ export async function holdTogether(
     for (const lease of leases) lease.assertHeld()
     return new Together(leases)
   } catch (error) {
-    const released = releaseAll(leases)
-    // An abort is answered at once, and a silent store is not waited for again. The releases go on by themselves.
-    if (!settings.signal?.aborted && !isHoldfastError(error, 'store-unavailable')) await released
+    await releaseAfter(error, leases, settings)
     throw error
   }
 }
@@ -128,9 +126,19 @@ export async function tryHoldTogether(
     for (const lease of leases) lease.assertHeld()
     return new Together(leases)
   } catch (error) {
-    await releaseAll(leases)
+    await releaseAfter(error, leases, settings)
     throw error
   }
+}
+
+/** An abort is answered at once, and a silent store is not waited for again: the releases go on by themselves. */
+async function releaseAfter(
+  error: unknown,
+  leases: readonly HeldLease[],
+  { signal }: HoldSettings,
+): Promise<void> {
+  const released = releaseAll(leases)
+  if (!signal?.aborted && !isHoldfastError(error, 'store-unavailable')) await released
 }
 
 /** One request that does not wait, so the order does not matter. `undefined`: the keys have to be taken one by one. */

@@ -73,6 +73,18 @@ test('it bounds calls for several keys, once, waitUntilFree and adopt as well', 
   await (await locks.adopt(json)).release()
 })
 
+test('a try for several keys does not wait for the store again to give back what it has taken', async () => {
+  const { clock, locks, store } = scene()
+  store.next('acquire', 'answer', 'lose request')
+  store.always('lose request', ['acquire', 'release'])
+  const beganAt = clock.monotonicMs()
+  const tried = errorOf(locks.tryAcquireAll(['a', 'b'], { storeTimeout: '300ms' }))
+  expect(await clock.until(tried)).toMatchObject({ code: 'store-unavailable' })
+  expect(clock.monotonicMs() - beganAt).toBeLessThan(1000)
+  store.always('answer')
+  await clock.advance(60_000)
+})
+
 test('it bounds the question for a result that was kept', async () => {
   const { clock, locks, store } = scene()
   const once = () =>
