@@ -27,7 +27,10 @@ export class CleanUps {
   async cleanUp(): Promise<void> {
     const { completedMs, endedMs } = this.#options
     while (await this.#tables.tidy(completedMs, endedMs));
-    this.#seenGroup = await this.#tables.unblockStuck(this.#seenGroup)
+    const until = performance.now() + GROUPS_MS
+    do {
+      this.#seenGroup = await this.#tables.unblockStuck(this.#seenGroup)
+    } while (this.#seenGroup !== null && performance.now() < until)
   }
 
   start(): void {
@@ -57,3 +60,5 @@ export class CleanUps {
 }
 
 const EVERY_MS = 30_000
+/** How long a clean-up looks at groups. */
+const GROUPS_MS = 500

@@ -257,9 +257,9 @@ begin
   )
   select array_agg(w.group_key), array_agg(w.group_key) filter (
     where exists (select from jobs j where j.group_key = w.group_key and j.state = 'blocked')
-      -- Each has an index of its own, and none has both.
-      and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'ready')
+      -- Each has an index of its own, and none has both. Mostly one runs, and then the many that are blocked are not read for one that is ready.
       and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'running')
+      and not exists (select from jobs j where j.group_key = w.group_key and j.state = 'ready')
   ) into seen, stuck from waiting w where w.group_key is not null;
   foreach of_group in array coalesce(stuck, '{}') loop
     continue when not pg_try_advisory_xact_lock(jobs_group_lock(of_group));
