@@ -103,6 +103,9 @@ describe('fences', () => {
     expect(checked('fences', history, { forgets: true })).toEqual({ broken: 0, excused: 1 })
     const tooLong = { ...history, workers: { 1: after, 2: lost(2100) } }
     expect(checked('fences', tooLong, { forgets: true }).broken).toBe(1)
+    // Its lease lasts longer than one from before the loss: so it was granted after it.
+    const grantedAfter = { ...history, workers: { 1: after, 2: lost(1100) } }
+    expect(checked('fences', grantedAfter, { forgets: true }).broken).toBe(1)
     // The one with the lower fence asked when the other one had its lease: nothing explains that.
     const later = hold({ id: 'b', asked: 40, held: [50, 60], fence: 4 })
     expect(checked('fences', { ...history, workers: { 1: after, 2: later } }, { forgets: true }).broken).toBe(

@@ -13,7 +13,9 @@ export function checkFences({ history, terms }: CheckInput): Check {
   const findings = new Findings()
   const forgetful = forgetfulFaults({ history, terms })
   const isLost = (one: RecordedTicket, next: RecordedTicket) =>
-    isForgotten([one, next], forgetful, terms.ttlMs)
+    isForgotten([one, next], forgetful, terms.ttlMs) &&
+    // A lease that was granted after the loss lasts longer.
+    forgetful.some(({ until }) => (one.deadlineAt ?? Number.POSITIVE_INFINITY) <= until + terms.ttlMs)
   let examined = 0
   for (const tickets of ticketsByKey(history.tickets).values()) {
     const granted = tickets.filter(({ fence }) => fence !== undefined)
