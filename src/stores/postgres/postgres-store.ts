@@ -216,10 +216,15 @@ export class PostgresStore implements Store {
       for (const [index, { asked, resolve }] of batch.entries()) resolve(parse(lines[index] ?? '', asked))
     } catch (error) {
       const { code, message, cause } = storeErrorOf(error, { doing })
-      // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails. One after the other:
-      // of two for one key, the first one comes first.
+      // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails, and those for one key
+      // one after the other, in their order.
       if (batch.length > 1 && isAboutValue(cause)) {
-        for (const each of batch) await alone([each])
+        const before = new Map<string, Promise<void>>()
+        for (const each of batch) {
+          const { key } = each.asked
+          before.set(key, before.get(key)?.then(() => alone([each])) ?? alone([each]))
+        }
+        await Promise.all(before.values())
         return
       }
       for (const { asked, reject } of batch) {
