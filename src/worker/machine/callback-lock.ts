@@ -17,7 +17,8 @@ export interface LockCallbacks<Held> {
   readonly acquire: (signal: AbortSignal) => Promise<Held | null>
   /**
    * Prolongs the lock by `ttl`, if it is still held. Resolves with false if it is lost. If it throws, it is called again, until
-   * the deadline of the lock. The signal aborts when the answer does not matter any more.
+   * the deadline of the lock. The signal aborts when the lock is to be released or is lost. After that, throw rather than resolve with
+   * false, which would keep the lock from being released.
    */
   readonly renew: (held: NonNullable<Held>, signal: AbortSignal) => Promise<boolean>
   /** Gives the lock back. Not called for a lock that is lost, or that expires while a running `renew` is awaited. */
