@@ -80,7 +80,6 @@ test('100,000 delayed jobs that are due at once cost a claim no more pages than 
   expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * few)
 })
 
-/** Delayed jobs of 500 groups, each of which is the child of a job of its own. */
 /** Completed and dead jobs by turns, some of whose keys stay taken. */
 async function ended(scene: JobsScene, jobs: number, at: string): Promise<void> {
   await scene.sql(`
@@ -98,6 +97,7 @@ async function tidied(scene: JobsScene): Promise<unknown> {
   return row?.['again']
 }
 
+/** Delayed jobs of 500 groups, each of which is the child of a job of its own. */
 async function delayedChildren(scene: JobsScene, jobs: number, due: string): Promise<void> {
   await scene.sql(`
     with child as (
