@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 
-/** Random bits per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
-const processPart: string = idOf(randomBytes(12))
+/** 12 random bytes per process, followed by a counter: a new random id for each ticket would cost more than a lock. */
+const processPart: string = idStartOf(randomBytes(12))
 
 /** On the command line, an id that begins with a hyphen would look like an option. */
-export function idOf(bytes: Buffer): string {
+export function idStartOf(bytes: Buffer): string {
   return bytes.toString('base64url').replace(/^-/, 'A')
 }
 

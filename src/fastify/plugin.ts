@@ -101,11 +101,14 @@ function duringOf(request: FastifyRequest, response: OutgoingResponse | undefine
   }
   const timeoutMs: number | undefined = request.routeOptions.handlerTimeout
   if (timeoutMs === undefined || timeoutMs === 0) return response
-  return AbortSignal.any([requestSignal(response), timedOut(request.signal)])
+  return AbortSignal.any([requestSignal(response), timeoutOf(request.signal)])
 }
 
-/** The signal of a request also aborts when its body has been read, although the client is still there. */
-function timedOut(signal: AbortSignal): AbortSignal {
+/**
+ * Aborts when the `handlerTimeout` of the request is over. The signal of the request also aborts when its body has been read, although
+ * the client is still there.
+ */
+function timeoutOf(signal: AbortSignal): AbortSignal {
   const controller = new AbortController()
   const onAbort = () => {
     if (signal.reason?.code === 'FST_ERR_HANDLER_TIMEOUT') controller.abort(signal.reason)

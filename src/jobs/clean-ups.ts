@@ -14,7 +14,7 @@ type CleanedTables = Pick<JobTables, 'tidy' | 'unblockStuck'>
 export class CleanUps {
   readonly #tables: CleanedTables
   readonly #options: CleanUpOptions
-  /** There may be very many groups, so each clean-up goes on after the last one that the one before has looked at. */
+  /** The last group that was looked at. There may be very many, so the next clean-up goes on after it. */
   #seenGroup: string | null = null
   #isStarted = false
   #timer: NodeJS.Timeout | undefined
@@ -60,5 +60,5 @@ export class CleanUps {
 }
 
 const EVERY_MS = 30_000
-/** How long a clean-up looks at groups. */
+/** For so long a clean-up begins to look at further groups. */
 const GROUPS_MS = 500

@@ -249,7 +249,10 @@ export class JobTables {
     )
   }
 
-  /** Of the next groups after one, or of the first ones. Resolves with the last of them, or null after the last of all. */
+  /**
+   * Unblocks jobs of the groups that come after one, or of the first groups if it is null. Looks at a part of them. Resolves with the
+   * last group of this part, or null if there are no more.
+   */
   async unblockStuck(after: string | null): Promise<string | null> {
     return this.call('to_json(jobs_unblock_stuck($1::text))', [after], { doing: 'cleaning up jobs' })
   }

@@ -272,7 +272,10 @@ export interface Jobs<Payloads extends object = Record<string, unknown>> {
   resume(name: NameOf<Payloads>): Promise<void>
   /** The names that are paused or have a limit. */
   limits(): Promise<readonly NamedLimit[]>
-  /** Deletes jobs that ended longer ago than they are kept. Workers call it every 30 seconds. */
+  /**
+   * Deletes jobs that ended longer ago than they are kept. Then looks at groups for about half a second: a transaction at REPEATABLE READ
+   * may have left one whose jobs all wait. The next call goes on with further groups. Workers call it every 30 seconds.
+   */
   cleanUp(): Promise<void>
   /** Stops the workers and the firing of stored schedules, with the grace, and closes the connections. May be called again. */
   close(options?: StopOptions): Promise<void>

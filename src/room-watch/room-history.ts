@@ -345,7 +345,7 @@ export class RoomHistory {
       const sample = record.samples.at(-1)
       const knownAt = sample?.at ?? Math.max(...record.holds.map(({ untilAt = at }) => untilAt))
       if (knownAt >= sinceAt) {
-        // Keys of an earlier run that no look has had yet come first, in any order.
+        // A key of an earlier run that no look has reached says nothing about the keys after it.
         if (sample === undefined) continue
         // The keys that come now have changed later.
         break

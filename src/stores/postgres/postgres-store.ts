@@ -219,12 +219,12 @@ export class PostgresStore implements Store {
       // The call has done nothing. Each request is sent alone, so that only the one with the wrong value fails, and those for one key
       // one after the other, in their order.
       if (batch.length > 1 && isAboutValue(cause)) {
-        const before = new Map<string, Promise<void>>()
+        const lastOfKey = new Map<string, Promise<void>>()
         for (const each of batch) {
           const { key } = each.asked
-          before.set(key, before.get(key)?.then(() => alone([each])) ?? alone([each]))
+          lastOfKey.set(key, lastOfKey.get(key)?.then(() => alone([each])) ?? alone([each]))
         }
-        await Promise.all(before.values())
+        await Promise.all(lastOfKey.values())
         return
       }
       for (const { asked, reject } of batch) {

@@ -17,8 +17,8 @@ export interface LockCallbacks<Held> {
   readonly acquire: (signal: AbortSignal) => Promise<Held | null>
   /**
    * Prolongs the lock by `ttl`, if it is still held. Resolves with false if it is lost. If it throws, it is called again, until
-   * the deadline of the lock. The signal aborts when the lock is to be released or is lost. After that, throw rather than resolve with
-   * false, which would keep the lock from being released.
+   * the deadline of the lock. The signal aborts when the lock is lost or about to be released. If you then stop asking, throw: with false
+   * the lock would count as lost, and not be released.
    */
   readonly renew: (held: NonNullable<Held>, signal: AbortSignal) => Promise<boolean>
   /** Gives the lock back. Not called for a lock that is lost, or that expires while a running `renew` is awaited. */
@@ -130,7 +130,7 @@ class CallbackLease<Held> implements WorkerLease {
   #state: CallbackState = { tag: 'held' }
   /** Before the last request that was granted: the store counts from later on. */
   #since: Instant
-  /** A renewal said so while a release waited for it. */
+  /** While a release waited for it, a renewal said that the lock is lost. */
   #isGone = false
 
   constructor(settings: CallbackSettings<Held>, held: NonNullable<Held>, since: Instant) {
@@ -193,7 +193,7 @@ class CallbackLease<Held> implements WorkerLease {
       try {
         const isHeld = await this.#settings.renew(this.#held, this.#end.signal)
         this.#look()
-        // While the release waits for this answer.
+        // The release waits for this answer.
         if (this.#state.tag === 'released') {
           if (isHeld) this.#since = asked
           else this.#isGone = true

@@ -6,13 +6,13 @@ import { excludes, nameOf, type RecordedTicket, ticketsByKey } from './history.t
  * Fences rise on a key: a ticket that was asked for after another one had its lease has a higher fence. So has a holder that
  * comes after another one that it could not hold together with. No fence comes twice.
  *
- * One thing excuses a finding. If the store loses a lease on its way to its holder, the key goes to another one at once. That one may
- * have ended its hold before the first one first looks at its lease, whose fence is lower.
+ * One thing excuses a finding, where the store may lose its data. If it loses a lease before the holder has looked at it, the next
+ * holder gets the key at once, and may end before the first holder looks at its own lease, which has the lower fence.
  */
 export function checkFences({ history, terms }: CheckInput): Check {
   const findings = new Findings()
   const forgetful = forgetfulFaults({ history, terms })
-  const isLost = (one: RecordedTicket, next: RecordedTicket) =>
+  const wasForgotten = (one: RecordedTicket, next: RecordedTicket) =>
     isForgotten([one, next], forgetful, terms.ttlMs) &&
     // A lease that was granted after the loss lasts longer.
     forgetful.some(({ until }) => (one.deadlineAt ?? Number.POSITIVE_INFINITY) <= until + terms.ttlMs)
@@ -22,7 +22,7 @@ export function checkFences({ history, terms }: CheckInput): Check {
     examined += granted.length
     checkUnique(granted, findings)
     checkAsked(granted, findings)
-    checkHeld(granted, { findings, isLost })
+    checkHeld(granted, { findings, wasForgotten })
   }
   return findings.as('fences', examined)
 }
@@ -55,11 +55,11 @@ function checkAsked(granted: readonly RecordedTicket[], findings: Findings): voi
 
 interface HeldCheck {
   readonly findings: Findings
-  /** Whether the store may have lost the lease of the one before it gave the key to the next one. */
-  readonly isLost: (one: RecordedTicket, next: RecordedTicket) => boolean
+  /** Whether the store may have lost the first lease before it gave the key to the next holder. */
+  readonly wasForgotten: (one: RecordedTicket, next: RecordedTicket) => boolean
 }
 
-function checkHeld(granted: readonly RecordedTicket[], { findings, isLost }: HeldCheck): void {
+function checkHeld(granted: readonly RecordedTicket[], { findings, wasForgotten }: HeldCheck): void {
   const byEnd = granted
     .filter(({ lastHeldAt }) => lastHeldAt !== undefined)
     .sort((one, other) => (one.lastHeldAt ?? 0) - (other.lastHeldAt ?? 0))
@@ -85,7 +85,7 @@ function checkHeld(granted: readonly RecordedTicket[], { findings, isLost }: Hel
         findings,
         [before, ticket],
         `fence ${ticket.fence} held after ${before.fence}`,
-        isLost(ticket, before),
+        wasForgotten(ticket, before),
       )
     }
   }
