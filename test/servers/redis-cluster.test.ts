@@ -1,5 +1,6 @@
+import { setTimeout } from 'node:timers/promises'
 import { expect, test } from 'vitest'
-import { startCluster } from './redis-cluster.ts'
+import { PATIENT_MASTERS, startCluster } from './redis-cluster.ts'
 
 test('a cluster moves a slot step by step, and replaces a master that is killed', async () => {
   await using cluster = await startCluster()
@@ -17,4 +18,13 @@ test('a cluster moves a slot step by step, and replaces a master that is killed'
   const replica = await cluster.replicaOf(target)
   await target.kill()
   expect(await cluster.successorOf(target, 'one')).toBe(replica)
+})
+
+test('all masters are waited for, however slowly they answer', async () => {
+  await using cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
+  await Promise.all(cluster.servers.map((server) => server.pause()))
+  const masters = cluster.masters()
+  await setTimeout(700)
+  for (const server of cluster.servers) server.resume()
+  expect(await masters).toHaveLength(3)
 })

@@ -19,6 +19,7 @@ export interface RedisCluster extends AsyncDisposable {
   readonly addresses: readonly { readonly host: string; readonly port: number }[]
   /** `redis+cluster://…`, with the password if there is one. */
   readonly url: string
+  /** The masters that have slots, in the order of their ports, once all of them answer. */
   masters(): Promise<readonly RedisServer[]>
   /** The servers that answer. */
   living(): Promise<readonly RedisServer[]>
@@ -157,7 +158,13 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
   }
 
   async function masters(): Promise<readonly RedisServer[]> {
-    const found = await rolesOf(await living(), ({ slots, myself }) => myself && slots)
+    // On a busy machine a master may take longer than the limit after which a server counts as hung.
+    const found = await until('all masters answer', async () => {
+      const asked = await living()
+      const answering = await rolesOf(asked, ({ slots, myself }) => myself && slots)
+      const known = await rolesOf(asked, ({ slots }) => slots)
+      return answering.length > 0 && answering.length === known.length && answering
+    })
     return found.sort((one, other) => one.port - other.port)
   }
 
