@@ -21,18 +21,21 @@ interface Source {
   readonly clock: Clock
 }
 
-/** Tells the events of one engine one at a time. An event that a listener causes is told after all have heard of the first. */
+/**
+ * Tells the events of one engine one at a time: each listener is called when all have heard of what was before. For an event
+ * that a listener causes that is later, or `atOnce`: then those that have not heard of the first event are called first.
+ */
 class Telling {
-  readonly #later: (() => void)[] = []
+  readonly #calls: (() => void)[] = []
   #isTelling = false
 
-  tell(one: () => void, { atOnce }: { readonly atOnce: boolean }): void {
-    this.#later.push(one)
+  tell(calls: readonly (() => void)[], { atOnce }: { readonly atOnce: boolean }): void {
+    this.#calls.push(...calls)
     const inside = this.#isTelling
     if (inside && !atOnce) return
     this.#isTelling = true
     try {
-      for (let next = this.#later.shift(); next !== undefined; next = this.#later.shift()) next()
+      for (let call = this.#calls.shift(); call !== undefined; call = this.#calls.shift()) call()
     } finally {
       this.#isTelling = inside
     }
@@ -85,15 +88,22 @@ class Topic<Name extends LockEventName> {
   }
 
   #tell(event: object): void {
-    // `working` is told at once, because what the callback runs inside of has to be known before it runs.
-    this.#telling.tell(() => this.#deliver(event), { atOnce: this.#name === 'working' })
-  }
-
-  #deliver(event: object): void {
-    for (const listener of this.#listeners ?? []) listener(event as never)
-    if (this.#channel.hasSubscribers) this.#channel.publish(event)
+    const calls = this.#listeners?.map((listener) => () => {
+      // It may have been removed by a listener before it.
+      if (this.#listeners?.includes(listener)) listener(event as never)
+    })
+    const publish = () => {
+      if (this.#channel.hasSubscribers) this.#channel.publish(event)
+    }
+    this.#telling.tell([...(calls ?? []), publish], { atOnce: BELONGS_TO_CALLER.has(this.#name) })
   }
 }
+
+/**
+ * The events that are told before the call goes on, also in a listener: `requested` has to be told in the caller's async
+ * context, and what a callback runs inside of has to be known before it runs.
+ */
+const BELONGS_TO_CALLER: ReadonlySet<LockEventName> = new Set(['requested', 'working'])
 
 /** A lease under which work is about to run. */
 export interface Working extends Subject {

@@ -103,6 +103,79 @@ describe('locks.on', () => {
   })
 })
 
+describe('an event that a listener causes', () => {
+  test('is told after all others have heard of the first, and `requested` before its call goes on', async () => {
+    const { locks } = realScene()
+    const told: string[] = []
+    const note = (event: string) => told.push(event)
+    const stop = locks.on('acquired', ({ key }) => {
+      if (key !== 'k') return
+      note('acquired k, first')
+      void locks.withLock('inner', () => {})
+      note('asked')
+    })
+    locks.on('requested', ({ key }) => note(`requested ${key}`))
+    locks.on('acquired', ({ key }) => note(`acquired ${key}, second`))
+    const stopChannel = lockEvents.on('acquired', ({ key }) => note(`acquired ${key}, channel`))
+    await locks.withLock('k', () => {})
+    await settled()
+    stopChannel()
+    stop()
+    expect(told).toEqual([
+      'requested k',
+      'acquired k, first',
+      'acquired k, second',
+      'acquired k, channel',
+      'requested inner',
+      'asked',
+      'acquired inner, second',
+      'acquired inner, channel',
+    ])
+  })
+
+  test('is told later if it is not about a call that begins', async () => {
+    const { locks } = realScene()
+    const told: string[] = []
+    const lease = await locks.acquire('held')
+    locks.on('acquired', () => {
+      void lease.release()
+      told.push('first')
+    })
+    locks.on('acquired', () => told.push('second'))
+    locks.on('released', ({ key }) => told.push(`released ${key}`))
+    await locks.withLock('k', () => {})
+    expect(told).toEqual(['first', 'second', 'released held', 'released k'])
+  })
+
+  test('is told in the context of the call that a listener makes, also if that context is its own', async () => {
+    const { locks } = realScene()
+    const request = new AsyncLocalStorage<string>()
+    const contexts: unknown[] = []
+    const stop = locks.on('acquired', () => {
+      stop()
+      void request.run('inner', () => locks.withLock('inner', () => {}))
+    })
+    locks.on('requested', ({ key }) => contexts.push([key, request.getStore()]))
+    await request.run('outer', () => locks.withLock('k', () => {}))
+    await settled()
+    expect(contexts).toEqual([
+      ['k', 'outer'],
+      ['inner', 'inner'],
+    ])
+  })
+
+  test('is not told to a listener that was removed before', async () => {
+    const { locks } = realScene()
+    const told: string[] = []
+    let stop = () => {}
+    locks.on('acquired', () => stop())
+    stop = locks.on('acquired', () => told.push('removed'))
+    locks.on('acquired', () => told.push('last'))
+    await locks.withLock('k', () => {})
+    expect(told).toEqual(['last'])
+  })
+})
+
 describe('the channels of the process', () => {
   test('carry what locks.on is told, from all locks', async () => {
     const heard: unknown[] = []

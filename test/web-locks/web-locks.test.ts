@@ -468,3 +468,20 @@ test('nothing is listened to after a request that could not be asked', async () 
   await settled()
   expect(listeners.size).toBe(0)
 })
+
+test('query does not wait for a lock that a listener to an event has asked for and that is taken', async () => {
+  const locks = createLocks(memoryStore())
+  onTestFinished(() => locks.close())
+  const manager = webLocks(locks)
+  const first = await held(manager, 'taken')
+  let waiting: Promise<void> | undefined
+  const stop = locks.on('acquired', () => {
+    stop()
+    waiting = manager.request('taken', () => {})
+  })
+  await locks.withLock('k', () => {})
+  const answer = await Promise.race([manager.query(), sleep(3000)])
+  expect(answer?.pending).toMatchObject([{ name: 'taken' }])
+  first.release('')
+  await waiting
+})
