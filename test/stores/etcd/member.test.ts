@@ -1,3 +1,4 @@
+import { setTimeout } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { Cluster } from '../../../src/stores/etcd/grpc/cluster.ts'
 import { type Dial, loadDial } from '../../../src/stores/etcd/grpc/connection.ts'
@@ -24,7 +25,7 @@ afterEach(async () => {
 })
 
 function ask(): Promise<Buffer> {
-  return member.request({ path: '/ask', message: Buffer.alloc(0), token: '' }, 5000)
+  return member.request({ path: '/ask', message: Buffer.alloc(0), token: '' }, 60_000)
 }
 
 test('a reply is put together again, whether it comes byte by byte or has ten megabytes', async () => {
@@ -37,6 +38,24 @@ test('a reply is put together again, whether it comes byte by byte or has ten me
   const large = Buffer.alloc(10_000_000, 'x')
   server.answer = (stream) => reply(stream, [framed(large)])
   expect((await ask()).equals(large)).toBe(true)
+})
+
+test('a large reply that takes its time is waited for', async () => {
+  const part = Buffer.alloc(10_000, 'x')
+  const parts = Array.from({ length: 35 }, () => part)
+  server.answer = async (stream, path) => {
+    // The reply to the request whether the member is there has to stand in line.
+    if (path !== '/ask') return
+    stream.respond(GRPC, { waitForTrailers: true })
+    stream.on('wantTrailers', () => stream.sendTrailers({ 'grpc-status': '0' }))
+    stream.write(framed(Buffer.concat(parts)).subarray(0, 5))
+    for (const each of parts) {
+      await setTimeout(100)
+      stream.write(each)
+    }
+    stream.end()
+  }
+  expect(await ask()).toHaveLength(350_000)
 })
 
 test('a refusal without a body is understood', async () => {

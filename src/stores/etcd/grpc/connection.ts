@@ -27,6 +27,8 @@ export interface MemberStream {
 export interface MemberConnection {
   /** When something came from the member last, by the monotonic clock. */
   readonly heardAt: number
+  /** How many bytes have come, also of replies that are not complete. 0 if the library does not show its sockets. */
+  readonly bytesRead: number
   /** Whether the connection is made and can be used. */
   readonly isReady: boolean
   /** One request and one reply. Returns how to give up, after which `done` is not called. */
@@ -105,6 +107,12 @@ class GrpcConnection implements MemberConnection {
     })
     const connect = () => void this.#client.getChannel().getConnectivityState(true)
     this.#stopFinding = findSockets(connect, (socket) => this.#adopt(socket))
+  }
+
+  get bytesRead(): number {
+    let bytes = 0
+    for (const socket of this.#sockets) bytes += socket.bytesRead
+    return bytes
   }
 
   get isReady(): boolean {

@@ -107,11 +107,14 @@ export class Member {
     // A connection that is being made has a time limit of its own.
     if (connection.heardAt >= since || !connection.isReady || this.#probed.has(connection)) return
     this.#probed.add(connection)
+    const { bytesRead } = connection
     const giveUp = connection.ask({ path: STATUS.path, message: Buffer.alloc(0), token: '' }, () => {})
     const decide = () => {
       giveUp()
       this.#probed.delete(connection)
-      if (connection.heardAt < since) this.#drop(connection)
+      // A large reply takes its time. The reply to the small request stands behind it.
+      const isReading = connection.bytesRead - bytesRead > OF_A_LARGE_REPLY
+      if (connection.heardAt < since && !isReading) this.#drop(connection)
     }
     // Twice, because after a pause of this process a timer fires before what has arrived meanwhile is read.
     setTimeout(() => setTimeout(decide, SILENT_MS / 4).unref(), SILENT_MS).unref()
@@ -136,5 +139,7 @@ export class Member {
  * A member that is silent for so long is asked whether it is there. If it is silent for as long again, its connection is closed.
  */
 const SILENT_MS = 1000
+/** So many bytes in a second are part of a reply, and not only of what keeps the connection going. */
+const OF_A_LARGE_REPLY = 1000
 /** The time limit for a new connection, and for the first message on a stream. */
 const CONNECT_MS = 5000
