@@ -1,7 +1,10 @@
 import { spawn } from 'node:child_process'
+import { generateKeyPairSync } from 'node:crypto'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
-import { afterAll, beforeAll, describe, expect, test } from 'vitest'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { connect } from '../../../src/index.ts'
 import { etcdStore, openEtcd } from '../../../src/stores/etcd/index.ts'
 import { bundled } from '../../servers/bundled.ts'
@@ -11,6 +14,31 @@ import { startRedis } from '../../servers/redis-server.ts'
 import { startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from './tickets.ts'
+
+test('a change of the users makes no token of the store useless for long', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'holdfast-jwt-'))
+  onTestFinished(() => rmSync(folder, { recursive: true }))
+  const { publicKey, privateKey } = generateKeyPairSync('rsa', {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'pem' },
+    privateKeyEncoding: { type: 'pkcs1', format: 'pem' },
+  })
+  const [publicFile, privateFile] = [join(folder, 'public.pem'), join(folder, 'private.pem')]
+  writeFileSync(publicFile, publicKey)
+  writeFileSync(privateFile, privateKey)
+  // Such a token carries the revision of the users, and is good for none but that.
+  const jwt = `jwt,pub-key=${publicFile},priv-key=${privateFile},sign-method=RS256,ttl=1h`
+  await using server = await startEtcd({ args: ['--auth-token', jwt] })
+  const token = await server.enableAuth('sesame')
+  const auth = { username: 'root', password: 'sesame' }
+  const store = etcdStore({ endpoints: [server.url], auth })
+  const mine = ticket()
+  fenceOf(await store.acquire(mine))
+  await server.call('/v3/auth/user/add', { name: 'another', password: 'sesame' }, { token })
+  fenceOf(await store.acquire(ticket()))
+  fenceOf((await store.renew([mine]))[0])
+  await store.close()
+})
 
 describe('an etcd with a password', () => {
   let server: EtcdServer

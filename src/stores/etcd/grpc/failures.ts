@@ -18,12 +18,12 @@ export class ConnectionError extends Error {
   override readonly name = 'ConnectionError'
 }
 
+/** Users or roles were changed since the token was given, in the words of two versions of etcd; or a token is needed by now. */
+const STALE_TOKEN = /revision in header is old|revision of auth store is old|user name is empty/
+
 /** Whether a new token may help: the old one is no longer valid, or none was needed until now. */
 export function needsNewToken(error: unknown): boolean {
-  return (
-    error instanceof StatusError &&
-    (error.status === UNAUTHENTICATED || /revision in header is old|user name is empty/.test(error.message))
-  )
+  return error instanceof StatusError && (error.status === UNAUTHENTICATED || STALE_TOKEN.test(error.message))
 }
 
 /** The lease that a key was to be bound to has ended: nothing was written. */
