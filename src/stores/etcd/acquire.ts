@@ -1,4 +1,4 @@
-import type { AcquireAnswer, Ticket } from '../../contract/store.ts'
+import { type AcquireAnswer, GONE, type Ticket } from '../../contract/store.ts'
 import { answerFound, answerOwn, answerWritten, patienceWithDeletions, withAhead } from './answer.ts'
 import { isEmpty, isNew, isOlder, MOST_TRIES, tooBusy } from './grpc/conditions.ts'
 import type { KeyValue, Operation } from './grpc/messages.ts'
@@ -18,12 +18,18 @@ import type { Session } from './session/session.ts'
  *     for a waiter rooms/watched-rooms.ts: its room is watched.
  */
 export async function acquire(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
+  const own = session.tickets.get(ticket.id)
+  const known =
+    own && (await sent(session, [ticket], answerOwn(session, own, ticket, patienceWithDeletions([ticket]))))
+  return withAhead(session, ticket, known) ?? enterOnce(session, ticket)
+}
+
+/** Requests that may have written the keys of these tickets. If their answer is lost, the keys may be written later, too. */
+async function sent<T>(session: Session, tickets: readonly Ticket[], answer: Promise<T>): Promise<T> {
   try {
-    const own = session.tickets.get(ticket.id)
-    const known = own && (await answerOwn(session, own, ticket, patienceWithDeletions([ticket])))
-    return withAhead(session, ticket, known) ?? (await enterOnce(session, ticket))
+    return await answer
   } catch (error) {
-    if (session.cluster.leavesDoubt(error)) session.orphans.add(ticket)
+    if (session.cluster.leavesDoubt(error)) for (const ticket of tickets) session.orphans.add(ticket)
     throw error
   }
 }
@@ -38,13 +44,14 @@ function enterOnce(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
 }
 
 async function enter(session: Session, ticket: Ticket): Promise<AcquireAnswer> {
-  const write = () => writeKey(session, ticket)
+  const write = async (): Promise<KeyDecided> =>
+    session.serial.isGivenUp(ticket.id) ? decided(Promise.resolve(GONE)) : writeKey(session, ticket)
   for (let tries = 0; tries < MOST_TRIES; tries += 1) {
     // The key that is being deleted would be found, and taken for one that the ticket still has.
     const state = session.tickets.get(ticket.id)?.state
     if (state?.tag === 'ending') await state.done
     const { coming } = await (ticket.patienceMs === 0 ? write() : session.serial.run(ticket.key, write))
-    const answer = await coming
+    const answer = await sent(session, [ticket], coming)
     if (answer !== undefined) return answer
   }
   throw tooBusy(ticket.key)
@@ -84,19 +91,22 @@ async function tryToWrite(
     lease: lease.id,
   }
   const read: Operation = { tag: 'range', ...range }
+  // Only a key that is there keeps a ticket from coming in behind all others, so the others are not asked for.
+  const found: Operation = place.tag === 'behind' ? { tag: 'range', key: name } : read
   // If the room is watched, the watch tells a waiter who else is there.
   const isUnwatched = place.tag === 'behind' && rooms.get(ticket.key) === undefined
-  const told = await session
-    .transact({
-      when: [
-        { that: 'value', is: 'equal', key: base.name, value: base.text },
-        place.tag === 'first' ? isEmpty(range) : isNew(name),
-        ...(place.tag === 'beside' ? [isOlder(range, place.revision)] : []),
-      ],
-      apply: isUnwatched ? [read, put] : [put],
-      otherwise: [{ tag: 'range', key: base.name }, read],
-    })
-    .catch((error: unknown) => session.leaseGone(error, lease))
+  const writing = session.transact({
+    when: [
+      { that: 'value', is: 'equal', key: base.name, value: base.text },
+      place.tag === 'first' ? isEmpty(range) : isNew(name),
+      ...(place.tag === 'beside' ? [isOlder(range, place.revision)] : []),
+    ],
+    apply: isUnwatched ? [read, put] : [put],
+    otherwise: [{ tag: 'range', key: base.name }, found],
+  })
+  const told = await sent(session, [ticket], writing).catch((error: unknown) =>
+    session.leaseGone(error, lease),
+  )
   if (told === undefined) return UNKNOWN_ROOM
   const { reply, isInDoubt } = told
   const { revision } = reply
@@ -146,18 +156,6 @@ export async function acquireAll(
   tickets: readonly Ticket[],
 ): Promise<readonly bigint[] | undefined> {
   if (tickets.length > MOST_AT_ONCE) return undefined
-  try {
-    return await enterAll(session, tickets)
-  } catch (error) {
-    if (session.cluster.leavesDoubt(error)) for (const ticket of tickets) session.orphans.add(ticket)
-    throw error
-  }
-}
-
-async function enterAll(
-  session: Session,
-  tickets: readonly Ticket[],
-): Promise<readonly bigint[] | undefined> {
   const { names, leases } = session
   const longestMs = Math.max(...tickets.map(termMs))
   const base = await session.fences.value()
@@ -166,22 +164,23 @@ async function enterAll(
   leases.ensure(lease, longestMs).catch(() => {})
   const at = Date.now()
   const named = tickets.map((ticket) => ({ ticket, name: names.ticket(ticket.key, ticket.id) }))
-  const told = await session
-    .transact({
-      when: [
-        { that: 'value', is: 'equal', key: base.name, value: base.text },
-        ...tickets.map(({ key }) => isEmpty(names.room(key))),
-      ],
-      apply: named.map(({ ticket, name }) => ({
-        tag: 'put',
-        key: name,
-        value: ticketText(ticketValue(ticket, { at })),
-        lease: lease.id,
-      })),
-      // The keys of these tickets may be there already, by a request whose answer was lost.
-      otherwise: named.map(({ name }) => ({ tag: 'range', key: name })),
-    })
-    .catch((error: unknown) => session.leaseGone(error, lease))
+  const writing = session.transact({
+    when: [
+      { that: 'value', is: 'equal', key: base.name, value: base.text },
+      ...tickets.map(({ key }) => isEmpty(names.room(key))),
+    ],
+    apply: named.map(({ ticket, name }) => ({
+      tag: 'put',
+      key: name,
+      value: ticketText(ticketValue(ticket, { at })),
+      lease: lease.id,
+    })),
+    // The keys of these tickets may be there already, by a request whose answer was lost.
+    otherwise: named.map(({ name }) => ({ tag: 'range', key: name })),
+  })
+  const told = await sent(session, tickets, writing).catch((error: unknown) =>
+    session.leaseGone(error, lease),
+  )
   if (told === undefined) return undefined
   const { reply, isInDoubt } = told
   const { revision } = reply
@@ -200,7 +199,7 @@ async function enterAll(
     if (isInDoubt) for (const ticket of tickets) session.orphans.add(ticket)
     return undefined
   }
-  return (await Promise.all(answers)).map((answer, index) => {
+  return (await sent(session, tickets, Promise.all(answers))).map((answer, index) => {
     if (answer?.tag === 'held') return answer.fence
     throw tooBusy((tickets[index] as Ticket).key)
   })

@@ -10,6 +10,7 @@ import type { Session } from './session/session.ts'
 
 /** Deletes the key of a ticket, or leaves a tombstone in its place. */
 export async function release(session: Session, request: ReleaseRequest): Promise<ReleaseAnswer> {
+  if (request.cancel) session.serial.giveUp(request.id)
   const known = await releaseIfOwn(session, request)
   if (known !== undefined) return known
   const answer = await releaseFound(session, request)
@@ -152,16 +153,16 @@ async function tryToRelease(
   { key, id, cancel }: ReleaseRequest,
 ): Promise<ReleaseAnswer | undefined> {
   const name = session.names.ticket(key, id)
-  const { pairs, revision } = await session.read(session.names.room(key))
-  const entries = session.entries(pairs)
-  const present = entries.find((entry) => entry.name === name)
+  // As a rule the ticket is not there, so the others of its room are not asked for.
+  const present = session.entries((await session.read({ key: name })).pairs)[0]
   if (present?.value.state !== 'here') {
     // The tombstone of an eviction may end soon, but late requests must have no effect for a minute from now.
     const needsTombstone = cancel && present?.value.state !== 'leaving'
     return needsTombstone && !(await leaveTombstone(session, name, present)) ? undefined : { was: 'unknown' }
   }
+  const { pairs, revision } = await session.read(session.names.room(key))
   const room = new EtcdRoom(key)
-  room.fill(entries, revision)
+  room.fill(session.entries(pairs), revision)
   const isIn = room.divide().holders.some((entry) => entry.id === id)
   const { value, lease, modRevision } = present
   const operation: Operation = value.isForMinHold
