@@ -172,10 +172,11 @@ export class Engine {
     const released = outsideOfCallers(() => {
       context.localWaits.tellGrants()
       for (const end of this.onlookers) end()
-      for (const waiter of this.waiting) waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      // These first: a listener may make the store ask for one of them as for any other wait.
       for (const waiter of context.localWaits.list())
         if (waiter instanceof LocalWait && waiter.context === context)
           waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
+      for (const waiter of this.waiting) waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))
       // A listener of these ends may have released a key to another wait.
       context.localWaits.tellGrants()
       return context.leases.list().map((lease) => lease.close(closedDuring(lease.key, 'held')))

@@ -1,5 +1,6 @@
 import { elapsedMs, type Instant } from '../base/clock.ts'
 import { usableMs } from '../base/validity.ts'
+import type { Exchange } from './instant.ts'
 
 export interface LeaseOptions {
   readonly renew: boolean
@@ -39,13 +40,17 @@ export class LeaseDeadline {
     this.sinceMs = this.askedAtMs
   }
 
-  confirm(askedAt: Instant, ttlMs: number): void {
+  confirm({ askedAt, answeredAt }: Exchange, ttlMs: number): void {
     const askedAtMs = Math.floor(askedAt.monotonicMs)
+    const askedAtWallMs = Math.floor(askedAt.wallMs)
     const usable = Math.floor(usableMs(ttlMs))
-    // A late answer to an earlier request may prove less than what is known by now.
-    if (askedAtMs + usable <= this.askedAtMs + this.usableMs) return
+    const { monotonicMs, wallMs } = answeredAt
+    // A late answer to an earlier request may prove less than what is known by now. Both clocks say how much: after a jump of one of
+    // them, a request with a shorter ttl may reach further than an earlier one with a longer ttl.
+    const leftMs = usable - Math.max(monotonicMs - askedAtMs, wallMs - askedAtWallMs)
+    if (leftMs <= this.confirmedMs(answeredAt)) return
     this.askedAtMs = askedAtMs
-    this.askedAtWallMs = Math.floor(askedAt.wallMs)
+    this.askedAtWallMs = askedAtWallMs
     this.usableMs = usable
   }
 

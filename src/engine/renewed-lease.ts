@@ -183,7 +183,7 @@ export abstract class RenewedLease extends LeaseDeadline implements ListedLease 
         // Without renewal only `extend()` may move the deadline; a check for eviction may not.
         if (!this.options.renew && !extending) return
         this.lastError = undefined
-        this.confirm(when.askedAt, asked.ttlMs)
+        this.confirm(when, asked.ttlMs)
         return this.renewed(when)
       case 'gone':
         if (answer.evicted)

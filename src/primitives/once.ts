@@ -2,6 +2,7 @@ import { checkObject, parseFlag } from '../base/arguments.ts'
 import { type Duration, parseDuration, TTL_RANGE } from '../base/duration.ts'
 import { factOf, withFacts } from '../base/owner.ts'
 import { messageOf } from '../base/thrown.ts'
+import { unlessAborted } from '../base/unless-aborted.ts'
 import type { Engine } from '../engine/engine.ts'
 import type { Lease } from '../engine/lease.ts'
 import { ttlFields } from '../engine/ticket-fields.ts'
@@ -103,7 +104,7 @@ async function doneBefore<T>(
   if (!keepResult) return DONE_BEFORE
   const { signal, storeTimeoutMs = answerMs(settings.waitMs) ?? ADMINISTRATION_MS } = settings
   const limitMs = Math.min(storeTimeoutMs, ADMINISTRATION_MS)
-  const room = await roomOf(context.engine, mark, { limitMs, ...(signal === undefined ? {} : { signal }) })
+  const room = await unlessAborted(roomOf(context.engine, mark, { limitMs }), signal)
   // The mark is asked for when the work is done. So it says the same while it waits for calls that look.
   const tickets = [...(room?.holders ?? []), ...(room?.queue ?? [])]
   const done = tickets.find(({ limit }) => limit === EXCLUSIVE.limit)

@@ -36,8 +36,8 @@ export class Wait implements WaitWatch {
   readonly ticket: Ticket
   /** Undefined: outside of all scopes. It may stand ahead of others, and is never refused. */
   readonly scope: Scope | undefined
-  /** How long the call waits at most. */
-  readonly #waitMs: number
+  /** How long the call waits at most. No private field, as {@link obstacle} reads it of waits of the package's other copy, too. */
+  readonly waitMs: number
   /** Waits with a place up to this one were in their queues before the request of this wait was sent. */
   readonly #sentAfter: number = known.places
   readonly #engine: Engine
@@ -53,7 +53,7 @@ export class Wait implements WaitWatch {
   constructor(engine: Engine, { ticket, waitMs }: WaitTerms, scope: Scope | undefined) {
     this.#engine = engine
     this.ticket = ticket
-    this.#waitMs = waitMs
+    this.waitMs = waitMs
     this.scope = scope
   }
 
@@ -118,7 +118,7 @@ export class Wait implements WaitWatch {
     for (const wait of this.#knownKey?.waits ?? []) {
       if (wait.place > this.#sentAfter) break
       // A call that waits for less gives up first, and lets this one go on.
-      const isPatient = wait !== this && wait.#waitMs >= this.#waitMs
+      const isPatient = wait !== this && wait.waitMs >= this.waitMs
       if (isPatient && !sum.admits(wait.ticket) && wait.isSurelyQueued()) return 'queue'
     }
     return undefined

@@ -29,7 +29,9 @@ export class Unanswered {
     try {
       if (after !== undefined) await after
       const unhear = this.#locks.on('requested', (request) => {
-        id ??= request.id
+        // Another listener may ask for a lock of its own meanwhile.
+        if (id !== undefined) return
+        id = request.id
         // At once, as a store in this process answers before the call returns.
         this.#tickets.set(request.id, answered)
       })

@@ -122,6 +122,18 @@ describe('the deadline', () => {
     await lease.release()
   })
 
+  test('moves with every renewal after a shorter extend, also when the wall clock jumps forward', async () => {
+    const { clock, locks } = scene()
+    const lease = await locks.acquire('k', { ttl: TTL })
+    await lease.extend('10m')
+    await lease.extend(TTL)
+    await clock.advance(60_000)
+    clock.jumpWall(300_000)
+    await clock.advance(600_000)
+    expect(lease.state).toBe('held')
+    await lease.release()
+  })
+
   test('is not moved by a renewal that was never answered', async () => {
     const { clock, store, locks } = scene()
     store.always('lose reply', ['renew'])
