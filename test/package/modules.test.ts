@@ -128,6 +128,39 @@ describe('a process that imports the package and requires it', () => {
     expect(printed).toBe('deadlock,\n')
   })
 
+  test('looks at the queue of a key in which calls of both stand', async () => {
+    const printed = await node(`
+      const store = memoryStore()
+      const [one, other] = [imported.createLocks(store), required.createLocks(store)]
+      const steps = []
+      const [mayRead, mayTake] = [later(), later()]
+      function later() {
+        let resolve
+        return { promise: new Promise((done) => { resolve = done }), resolve }
+      }
+      const turn = () => new Promise((resolve) => setTimeout(resolve, 20))
+      const reader = one.readWrite('a').read(async () => {
+        await mayTake.promise
+        await one.withLock('b', () => steps.push('took b'))
+      })
+      const holder = one.withLock('b', async () => {
+        await mayRead.promise
+        await one.readWrite('a').read(() => steps.push('read behind the writer'))
+      })
+      await turn()
+      const writer = other.readWrite('a').write({ wait: '500ms' }, () => {})
+      for (const go of [mayRead.resolve, mayTake.resolve]) {
+        await turn()
+        go()
+      }
+      for (const each of [writer, holder, reader]) await each.catch((error) => steps.push(error.code ?? error.message))
+      console.log(steps.sort().join())
+      await one.close()
+      await other.close()
+    `)
+    expect(printed).toBe('acquire-timeout,read behind the writer,took b\n')
+  })
+
   test('counts in one registry, and gives NestJS the same tokens', async () => {
     const printed = await node(`
       import { Registry } from 'prom-client'
