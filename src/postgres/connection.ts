@@ -262,8 +262,9 @@ const STALE_STATEMENT: ReadonlySet<string> = new Set(['0A000', '26000', '42P05']
 /** Asks for the backend's process id, and how many of the settings its sessions have from the start. */
 function question(settings: readonly (readonly [string, string])[]): string {
   const pairs = settings.map(([name, value]) => `('${name}', '${value}')`).join(', ')
+  // One look at the settings for both columns: the server writes down all of them for each.
   return `select pg_backend_pid()::text as pid, extract(epoch from pg_catalog.pg_postmaster_start_time())::text as start,
-    pg_catalog.pg_is_in_recovery()::text as standby,
-    (select count(*) from pg_catalog.pg_settings where (name, reset_val) in (${pairs}))::text as ours,
-    (select reset_val from pg_catalog.pg_settings where name = 'statement_timeout') as limit`
+    pg_catalog.pg_is_in_recovery()::text as standby, (count(*) filter (where (name, reset_val) in (${pairs})))::text as ours,
+    max(reset_val) filter (where name = 'statement_timeout') as limit
+    from pg_catalog.pg_settings`
 }
