@@ -6,7 +6,7 @@ import { type Database, openDatabase, type SqliteEngine } from './sqlite-engine.
 
 /** 'Hold' in ASCII: marks an SQLite database as a lock file. */
 export const APPLICATION_ID = 0x486f6c64
-export const SCHEMA_VERSION = 5
+export const SCHEMA_VERSION = 6
 
 /**
  * Makes an empty file, and the folders that are missing. The tables follow in the first transaction, so a process that is killed in

@@ -220,9 +220,7 @@ export function prepareStatements(database: Database): SqliteStatements {
     remembered: query(
       'SELECT 1 FROM waiter WHERE key = ?1 AND remembered_until > ?2 UNION ALL SELECT 1 FROM wait_group WHERE key = ?1 AND remembered_until > ?2 LIMIT 1',
     ),
-    ahead: query(
-      'SELECT count(*) FROM waiter WHERE key = ?1 AND place < (SELECT place FROM waiter WHERE key = ?1 AND id = ?2)',
-    ),
+    ahead: query(scripts.ahead),
     setClock: query('UPDATE meta SET clock_ms = ?, clock_us = ?'),
     addHolder: query('INSERT INTO holder VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)'),
     takeFree: change(scripts.takeFree),

@@ -78,10 +78,10 @@ test('the database of another program is refused and left as it is', async () =>
 })
 
 test.each([
-  ['later', 6, 'Use one version of holdfast in all programs that share it.'],
+  ['later', 7, 'Use one version of holdfast in all programs that share it.'],
   [
     'earlier',
-    4,
+    5,
     'Stop the programs with an older version of holdfast and delete the file with its -wal and -shm; nothing but held locks is lost.',
   ],
 ])('a lock file of a %s format is refused, and is not changed', async (_, format, advice) => {
@@ -94,7 +94,7 @@ test.each([
   const error = await errorOf(path)
   expect(error.code).toBe('store-refused')
   expect(error.message).toBe(
-    `Expected the lock file "${path}" to have format 5, got format ${format}. ${advice}`,
+    `Expected the lock file "${path}" to have format 6, got format ${format}. ${advice}`,
   )
   expect(hashOf(path)).toBe(before)
 })

@@ -70,6 +70,19 @@ CREATE TABLE IF NOT EXISTS waiter (
 ) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX IF NOT EXISTS waiter_by_id ON waiter (key, id);
 
+-- How many wait for a key, so that a waiter that joins need not count all others: ten thousand arrivals took 30 seconds.
+CREATE TABLE IF NOT EXISTS queue (
+  key TEXT PRIMARY KEY,
+  length REAL NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TRIGGER IF NOT EXISTS queue_joined AFTER INSERT ON waiter BEGIN
+  INSERT INTO queue VALUES (new.key, 1) ON CONFLICT (key) DO UPDATE SET length = length + 1;
+END;
+CREATE TRIGGER IF NOT EXISTS queue_left AFTER DELETE ON waiter BEGIN
+  DELETE FROM queue WHERE key = old.key AND length = 1;
+  UPDATE queue SET length = length - 1 WHERE key = old.key;
+END;
+
 -- Waiters of one process for one key that are remembered by this one row: ten thousand waiters are 40 rows to write every two seconds.
 -- All of them join in the transaction that makes the row. So while `changed` is 0, every waiter that was ever in the group still waits.
 -- The row goes with the last waiter.
