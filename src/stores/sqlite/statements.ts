@@ -110,6 +110,11 @@ export interface SqliteStatements {
   readonly open: Query<[key: string]>
   readonly rooms: Query<[prefix: string, after: string, count: number], readonly [string]>
   readonly holdersAfter: Query<[key: string, id: string, count: number], readonly [string, string, number]>
+  /** With the time until which the waiter or its group is remembered, whichever is later. */
+  readonly waitersAfter: Query<
+    [key: string, place: number, count: number],
+    readonly [key: string, place: number, rememberedUntil: number]
+  >
   readonly closedBefore: Query<[now: number, count: number], readonly [string]>
   readonly buriedBefore: Query<[now: number, count: number], readonly [key: string, id: string]>
   readonly unbury: Query<[key: string, id: string]>
@@ -252,6 +257,11 @@ export function prepareStatements(database: Database): SqliteStatements {
     rooms: query(scripts.rooms),
     holdersAfter: query(
       'SELECT key, id, expires_at FROM holder WHERE (key, id) > (?, ?) ORDER BY key, id LIMIT ?',
+    ),
+    waitersAfter: query(
+      `SELECT waiter.key, place, max(waiter.remembered_until, ifnull(wait_group.remembered_until, 0))
+      FROM waiter LEFT JOIN wait_group ON wait_group.key = waiter.key AND name = group_name
+      WHERE (waiter.key, place) > (?, ?) ORDER BY waiter.key, place LIMIT ?`,
     ),
     closedBefore: query('SELECT key FROM closure WHERE until <= ? LIMIT ?'),
     // In two steps: one DELETE with a subquery takes ten times as long when there is nothing to delete.

@@ -4,13 +4,15 @@ import { step } from './room-window.ts'
 import type { SqliteStatements } from './statements.ts'
 
 /**
- * Clears rooms whose processes died, tombstones, and ended lock-delays. Every 32nd acquire looks at up to 64 holders and 64
- * tombstones. So garbage is removed faster than it is made, and no server has to run. Each process keeps its own place in the list.
+ * Clears rooms whose processes died, dead waiters, tombstones, and ended lock-delays. Every 32nd acquire looks at up to 64 holders, 64
+ * waiters and 64 tombstones. So garbage is removed faster than it is made, and no server has to run. Each process keeps its own places
+ * in the lists of holders and waiters.
  */
 export class Sweep {
   #acquires = 0
   #key = ''
   #id = ''
+  #waiter: { readonly key: string; readonly place: number } = FIRST_WAITER
 
   /** Counts an acquire. True when it is time to sweep. */
   isDue(): boolean {
@@ -20,6 +22,7 @@ export class Sweep {
 
   clear(statements: SqliteStatements, time: StoreTime): void {
     for (const [key, id] of statements.buriedBefore.all(time.ms, LOOKS)) statements.unbury.run(key, id)
+    this.#dropDeadWaiters(statements, time)
     const holders = statements.holdersAfter.all(this.#key, this.#id, LOOKS)
     const [key, id] = holders.length < LOOKS ? ['', ''] : (holders.at(-1) ?? ['', ''])
     this.#key = key
@@ -27,6 +30,18 @@ export class Sweep {
     const expired = holders.filter(([, , expiresAt]) => expiresAt <= time.ms)
     const ended = statements.closedBefore.all(time.ms, LOOKS)
     for (const key of new Set([...expired, ...ended].map(([key]) => key))) settle(statements, key, time)
+  }
+
+  /**
+   * The law drops a dead waiter when it reaches the head of the queue. Behind a long lease it would stay, and a process that crashes
+   * again and again while it waits would leave one each time.
+   */
+  #dropDeadWaiters(statements: SqliteStatements, time: StoreTime): void {
+    const waiters = statements.waitersAfter.all(this.#waiter.key, this.#waiter.place, LOOKS)
+    const [key, place] = waiters[LOOKS - 1] ?? [FIRST_WAITER.key, FIRST_WAITER.place]
+    this.#waiter = { key, place }
+    for (const [key, place, rememberedUntil] of waiters)
+      if (rememberedUntil <= time.ms - DEAD_FOR_MS) statements.dropWaiter.run(key, place)
   }
 }
 
@@ -51,4 +66,6 @@ function settle(statements: SqliteStatements, key: string, time: StoreTime): voi
 
 const ACQUIRES_A_SWEEP = 32
 const LOOKS = 2 * ACQUIRES_A_SWEEP
+/** As `LATE_MS` of the law: after this long no waiter is expected to come back. */
 const DEAD_FOR_MS = 600_000
+const FIRST_WAITER = { key: '', place: 0 }

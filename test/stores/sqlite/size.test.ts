@@ -53,6 +53,41 @@ test('tickets of dead processes are swept by the living ones, whatever they are'
   await store.close()
 })
 
+test('waiters that died behind a living one are swept while the key is held, and no other waiter is', async () => {
+  let ms = 1_000_000
+  const path = `${folder}/dead-waiters.db`
+  const store = await openSqlite({ path, now: () => ({ ms, us: ms * 1_000 }), boot: 'test' })
+  await store.acquire(ticket({ ttlMs: 10_000_000 }))
+  const living = ticket({ patienceMs: 10_000_000 })
+  const groups = [1, 2].map(() => Array.from({ length: 4 }, () => ticket({ patienceMs: 1_000 })))
+  const dead = Array.from({ length: 300 }, () => ticket({ patienceMs: 1_000 }))
+  for (const each of [living, ...dead, ...groups.flat()]) await store.acquire(each)
+  const [livingGroup = [], deadGroup = []] = groups
+  for (const group of groups) await store.renew(group)
+  ms += 300_000
+  await store.renew(livingGroup)
+  ms += 200_000
+  await goOn(store, 1_000)
+  // The other processes may be slow, or have been stopped for some minutes.
+  expect(queueIn(path)).toHaveLength(309)
+  ms += 200_000
+  await goOn(store, 1_000)
+  expect(queueIn(path)).toEqual([living, ...livingGroup].map(({ id }) => id))
+  expect(await store.renew(livingGroup)).toMatchObject(livingGroup.map(() => ({ tag: 'queued' })))
+  expect(await store.renew(deadGroup)).toMatchObject(deadGroup.map(() => ({ tag: 'gone' })))
+  // The file's own row, the holder, the waiters and their group.
+  expect(rowsIn(path)).toBe(8)
+  await store.close()
+})
+
+/** Also those that are no longer remembered, which `inspect` leaves out. */
+function queueIn(path: string): unknown[] {
+  const database = openDatabase(path, undefined)
+  const waiters = database.prepare('SELECT id FROM waiter ORDER BY place').all() as { id: string }[]
+  database.close()
+  return waiters.map(({ id }) => id)
+}
+
 /** The holder of this room dies, too, but a waiter is left. Its own call has to let it in. */
 async function heldAndWaitedFor(store: Store): Promise<ReturnType<typeof ticket>> {
   await store.acquire(ticket({ key: 'waited for', ttlMs: 1_000 }))
@@ -63,7 +98,7 @@ async function heldAndWaitedFor(store: Store): Promise<ReturnType<typeof ticket>
 
 async function goOn(store: Store, cycles: number): Promise<void> {
   for (let cycle = 0; cycle < cycles; cycle += 1) {
-    const mine = ticket()
+    const mine = ticket({ key: 'goes on' })
     expect(await store.acquire(mine)).toMatchObject({ tag: 'held' })
     await store.release({ key: mine.key, id: mine.id, cancel: false })
   }
