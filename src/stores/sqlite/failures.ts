@@ -1,5 +1,7 @@
+import { accessSync, constants, existsSync, realpathSync } from 'node:fs'
 import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
+import { nearestFolder } from './create-file.ts'
 
 /**
  * Whether another connection has the file's write lock, is recovering the file, or was faster to delete the log that a deleted lock
@@ -22,9 +24,8 @@ export function toStoreError(error: unknown, path: string): unknown {
   const cause = error
   if (code === undefined) {
     if (!isSystemError(error)) return error
-    return new StoreError('store-refused', `The lock file ${file} cannot be reached: ${error.message}.`, {
-      cause,
-    })
+    const refusal = PASSING.includes(error.code) ? 'store-unavailable' : 'store-refused'
+    return new StoreError(refusal, `The lock file ${file} cannot be reached: ${error.message}.`, { cause })
   }
   switch (code) {
     case NOT_A_DATABASE:
@@ -43,12 +44,9 @@ export function toStoreError(error: unknown, path: string): unknown {
       )
     case READ_ONLY:
     case PERMISSION:
+      return notWritable(path, cause)
     case CANNOT_OPEN:
-      return new StoreError(
-        'store-refused',
-        `The lock file ${file} cannot be written. Give this user write permission for the file and its folder.`,
-        { cause },
-      )
+      return notOpened(path, cause)
     case FULL:
       return new StoreError('store-unavailable', `The lock file ${file} cannot grow: its disk is full.`, {
         cause,
@@ -90,9 +88,45 @@ function codeOfText(message: string): number {
   return TEXTS.find(([, text]) => message.startsWith(text))?.[0] ?? GENERIC
 }
 
-function isSystemError(error: unknown): error is Error {
+function isSystemError(error: unknown): error is Error & { readonly code: string } {
   return error instanceof Error && 'syscall' in error
 }
+
+function notWritable(path: string, cause: unknown): StoreError {
+  return new StoreError(
+    'store-refused',
+    `The lock file ${JSON.stringify(path)} cannot be written. Give this user write permission for the file and its folder.`,
+    { cause },
+  )
+}
+
+/** SQLite has one code for a file without rights, a path that is too long, and a process without a free file descriptor. */
+function notOpened(path: string, cause: unknown): StoreError {
+  // On Windows a program cannot ask for its rights in this way.
+  if (process.platform === 'win32') return notWritable(path, cause)
+  const file = JSON.stringify(path)
+  try {
+    const real = existsSync(path) ? realpathSync(path) : path
+    if (Buffer.byteLength(real) > LONGEST_PATH)
+      return new StoreError(
+        'store-refused',
+        `The lock file ${file} cannot be opened, because its path is too long for SQLite. Name a file whose path has at most ${LONGEST_PATH} bytes.`,
+        { cause },
+      )
+    for (const each of [real, `${real}-wal`, `${real}-shm`])
+      accessSync(existsSync(each) ? each : nearestFolder(each), constants.R_OK | constants.W_OK)
+  } catch {
+    return notWritable(path, cause)
+  }
+  return new StoreError(
+    'store-unavailable',
+    `The lock file ${file} cannot be opened now, although this user may write it. If this process has no file descriptor left, close files or raise its limit (ulimit -n).`,
+    { cause },
+  )
+}
+
+/** The file was deleted between two looks at it, or the process or the machine has no file descriptor left. */
+const PASSING = ['ENOENT', 'EMFILE', 'ENFILE']
 
 // https://sqlite.org/rescode.html
 const GENERIC = 1
@@ -107,6 +141,8 @@ const CANNOT_OPEN = 14
 const PROTOCOL = 15
 const CONSTRAINT = 19
 const NOT_A_DATABASE = 26
+/** In bytes, measured: SQLite keeps room for the suffix of another file in its 512. */
+const LONGEST_PATH = 504
 const NOTHING_TO_DELETE = IO_ERROR | (23 << 8)
 
 /** What SQLite says for a code (`sqlite3_errstr`). Its further codes fall under the generic one here. */
