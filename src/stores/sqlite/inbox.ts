@@ -319,15 +319,17 @@ function remember({ unproven }: Outgoing, notice: Notice): void {
  */
 function answerOf(socket: Socket): Promise<ConnectAnswer> {
   return new Promise((resolve) => {
-    const timer = setTimeout(() => resolve('unknown'), FLUSH_MS)
-    socket.once('connect', () => resolve('connected'))
-    socket.once('error', (error: NodeJS.ErrnoException) =>
-      resolve(error.code === 'ECONNREFUSED' ? 'refused' : 'unknown'),
-    )
-    socket.once('close', () => {
+    // Cleared at once, because a process that ends would wait for it.
+    const answer = (result: ConnectAnswer): void => {
       clearTimeout(timer)
-      resolve('unknown')
-    })
+      resolve(result)
+    }
+    const timer = setTimeout(answer, FLUSH_MS, 'unknown')
+    socket.once('connect', () => answer('connected'))
+    socket.once('error', (error: NodeJS.ErrnoException) =>
+      answer(error.code === 'ECONNREFUSED' ? 'refused' : 'unknown'),
+    )
+    socket.once('close', () => answer('unknown'))
   })
 }
 

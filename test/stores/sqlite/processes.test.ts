@@ -190,13 +190,17 @@ async function lifeAfterRelease(how: string): Promise<number> {
   const waiting = await StoreProcess.start(path)
   const child = startProcess(new URL('processes/release-and-end.ts', import.meta.url), path, how)
   const end = ended(child)
-  await new Promise((resolve) => child.once('message', resolve))
+  const told: unknown[] = []
+  child.on('message', (message) => told.push(message))
+  await until('it holds', () => told.length > 0)
   const next = ticket()
   expect(await waiting.acquire(next)).toMatchObject({ tag: 'queued' })
   await until('the next one is woken', () => waiting.woken.includes(next.id))
   const wokenAt = performance.now()
   const ending = how === 'kill' ? { code: null, signal: 'SIGKILL' } : { code: 0, signal: null }
   expect(await end).toEqual({ ...ending, output: '' })
+  // A timer would keep it alive until its end.
+  if (how === 'end') expect(told.at(-1)).toEqual({ keepAlive: expect.not.arrayContaining(['Timeout']) })
   return performance.now() - wokenAt
 }
 

@@ -27,4 +27,5 @@ if (how === 'exit') {
   await store.close()
   process.exit()
 }
+process.send?.({ keepAlive: process.getActiveResourcesInfo() })
 process.disconnect()
