@@ -21,8 +21,6 @@ export interface RedisCluster extends AsyncDisposable {
   readonly url: string
   /** The masters that have slots, in the order of their ports, once all of them answer. */
   masters(): Promise<readonly RedisServer[]>
-  /** The servers that answer. */
-  living(): Promise<readonly RedisServer[]>
   /** The master that has the slot of this Redis key. */
   masterOf(key: string): Promise<RedisServer>
   /** A replica of this master. */
@@ -82,13 +80,13 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
       .map(({ port }) => `${host}:${port}`)
       .join(',')}`,
     masters,
-    living,
     masterOf,
-    async replicaOf(master) {
-      const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === master.port)
-      if (replica === undefined) throw new Error(`Expected port ${master.port} to have a replica, got none`)
-      return replica
-    },
+    replicaOf: (master) =>
+      // On a busy machine all servers may take longer than the limit after which a server counts as hung.
+      until(`port ${master.port} has a replica`, async () => {
+        const [replica] = await rolesOf(await living(), ({ masterPort }) => masterPort === master.port)
+        return replica
+      }),
     successorOf: (former, key) =>
       until('there is another master', () => successor(former, key), { everyMs: 50 }),
     async handOver(key) {
@@ -168,6 +166,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<RedisC
     return found.sort((one, other) => one.port - other.port)
   }
 
+  /** The servers that answer. */
   async function living(): Promise<readonly RedisServer[]> {
     const answers = await Promise.all(
       servers.map(async (server) => {

@@ -39,6 +39,8 @@ export interface RedisServer extends AsyncDisposable {
   readonly url: string
   /** The id of the running process; it changes with `restart`. */
   readonly pid: number
+  /** False once the process has ended, and while it is paused. A server that is only slow is running. */
+  readonly isRunning: boolean
   /** SIGTERM: the server saves its data if it keeps any, closes its connections and exits. */
   stop(): Promise<void>
   /** SIGKILL. */
@@ -74,6 +76,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
   if (config !== undefined) writeFileSync(join(folder, CONFIG_FILE), `${config.join('\n')}\n`)
   let [port, busPort] = [await freePort(), await freePort()]
   let running: ChildProcess | undefined
+  let isPaused = false
   leftovers.add(discard)
   try {
     running = await launch()
@@ -94,13 +97,20 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
     get pid() {
       return running?.pid as number
     },
+    get isRunning() {
+      return running !== undefined && !hasEnded(running) && !isPaused
+    },
     stop,
     kill: () => endServer(running, 'SIGKILL'),
     async pause() {
       signal('SIGSTOP')
+      isPaused = true
       await until('the kernel has stopped redis-server', () => isStopped(running?.pid))
     },
-    resume: () => signal('SIGCONT'),
+    resume() {
+      signal('SIGCONT')
+      isPaused = false
+    },
     async restart() {
       await stop()
       running = await launch({ samePort: true })
@@ -170,6 +180,7 @@ export async function startRedis(options: RedisOptions = {}): Promise<RedisServe
 
   async function stop(): Promise<void> {
     running?.kill('SIGCONT')
+    isPaused = false
     await endServer(running, 'SIGTERM')
   }
 

@@ -27,7 +27,10 @@ export async function sendCommand(
   const replies = await new Promise<RespReply[]>((resolve, reject) => {
     const socket = connect(port, '127.0.0.1')
     let received = Buffer.alloc(0)
-    socket.setTimeout(timeoutMs, () => settle(new Error(`No reply from port ${port} in ${timeoutMs} ms`)))
+    // After a standstill, this process runs its timers before it reads a reply that has long arrived.
+    socket.setTimeout(timeoutMs, () =>
+      setImmediate(() => settle(new Error(`No reply from port ${port} in ${timeoutMs} ms`))),
+    )
     socket.on('error', settle)
     socket.on('close', () => settle(new Error(`Port ${port} closed the connection before it replied`)))
     socket.on('data', (chunk) => {

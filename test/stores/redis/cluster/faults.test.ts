@@ -17,10 +17,9 @@ beforeAll(async () => {
 })
 afterAll(() => cluster.close())
 
-/** Brings servers that were killed or stopped back as replicas. */
+/** Brings servers that were killed or paused back as replicas. */
 afterEach(async () => {
-  const living = await cluster.living()
-  for (const server of cluster.servers) if (!living.includes(server)) await server.restart()
+  for (const server of cluster.servers) if (!server.isRunning) await server.restart()
   await until(
     'all are back',
     async () => {
