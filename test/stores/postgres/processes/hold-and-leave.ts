@@ -9,4 +9,4 @@ const client = name === 'pg' ? new pg.Pool({ connectionString: url }) : postgres
 const locks = createLocks(postgresStore(client))
 await locks.acquire(key, { ttl: '1h' })
 const other = createLocks(postgresStore(client))
-await other.acquire(key, { wait: 300 }).catch((error: { code?: string }) => console.log(error.code))
+await other.acquire(key, { wait: '5s' }).catch((error: { code?: string }) => console.log(error.code))

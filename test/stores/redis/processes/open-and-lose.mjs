@@ -4,8 +4,8 @@ import { openRedis } from '../../../../src/stores/redis/index.ts'
 
 const [, , url = '', pid = '', signal = ''] = process.argv
 const locks = createLocks(await openRedis(url))
-const lease = await locks.acquire('key', { ttl: '2s' })
-await locks.acquire('key', { wait: '300ms' }).catch((error) => console.log(error.code))
+const lease = await locks.acquire('key', { ttl: '10s' })
+await locks.acquire('key', { wait: '5s' }).catch((error) => console.log(error.code))
 process.kill(Number(pid), signal)
 // Long enough for the connections to notice, which is when they would begin to pause.
 await lease.extend().catch((error) => console.log(error.code))
