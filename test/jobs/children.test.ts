@@ -269,7 +269,7 @@ test('while the transaction that enqueues a parent is open, its child keeps its 
         }),
       parent: () => {},
     },
-    { ttl: '3s', onError: (error) => errors.push(error), onFailure: (failure) => errors.push(failure) },
+    { ttl: '9s', onError: (error) => errors.push(error), onFailure: (failure) => errors.push(failure) },
   )
   await until('the child runs', () => end !== undefined)
   const client = await scene.connect()
@@ -280,7 +280,7 @@ test('while the transaction that enqueues a parent is open, its child keeps its 
     expect(errors).toEqual([])
     const found = await jobs.find(child)
     expect(found).toMatchObject({ state: 'running', attempt: 1 })
-    return (found?.dueAt?.getTime() ?? 0) > enqueuedAt + 6000
+    return (found?.dueAt?.getTime() ?? 0) > enqueuedAt + 18_000
   })
   end?.()
   await expect(jobs.cancel([child], { reason: 'too late' })).rejects.toMatchObject({

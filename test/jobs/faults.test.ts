@@ -207,14 +207,14 @@ test('while the application has all connections of its pool, jobs are claimed, r
         await scene.sql(`create table $schema.before as select due_at from $schema.jobs where id = ${id}`)
         await until('it was renewed twice', async () => {
           const [row] = await scene.sql(
-            `select j.due_at > before.due_at + interval '2400 ms' as renewed from $schema.jobs j, $schema.before where j.id = ${id}`,
+            `select j.due_at > before.due_at + interval '7200 ms' as renewed from $schema.jobs j, $schema.before where j.id = ${id}`,
           )
           return row?.['renewed'] === true
         })
         signalled = signal.aborted
       },
     },
-    { ttl: 4000 },
+    { ttl: 12_000 },
   )
   await until('it is completed', async () => (await jobs.count())[0]?.state === 'completed')
   expect(signalled).toBe(false)

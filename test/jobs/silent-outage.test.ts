@@ -61,7 +61,8 @@ test.each(CLIENT_KINDS)(
     await using proxied = await openProxied()
     const { scene, direct, proxy, url } = proxied
     const id = (await direct.enqueue('a')) ?? ''
-    const ttlMs = 6000
+    // A renewal that waited for its limit of ten seconds would come too late.
+    const ttlMs = 12_000
     let told: unknown
     scene.open({}, { kind, url }).work(
       {

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { awakeMs } from '../../base/measured.ts'
 import { bundled } from '../../servers/bundled.ts'
 import { until } from '../../servers/until.ts'
 import { closeSharedServer, sharedServer } from '../scene.ts'
@@ -32,8 +33,16 @@ test('to close the jobs waits for the round that fires, and tells of its jobs', 
   const { scene, schedules, jobs } = at
   await schedules.add('a', { job: 'j', every: '1h' })
   await letPass(scene, HOUR_S)
-  await scene.sql(`create function $schema.slow() returns trigger language plpgsql as
-    $$ begin perform pg_sleep(0.5); return new; end $$`)
+  const client = await scene.connect()
+  await client.query('select pg_advisory_lock(42)')
+  // No wait for a lock: our statements may give up such a wait after a moment.
+  await scene.sql(`create function $schema.slow() returns trigger language plpgsql as $$
+    begin
+      while not pg_try_advisory_xact_lock_shared(42) loop
+        perform pg_sleep(0.01);
+      end loop;
+      return new;
+    end $$`)
   await scene.sql(`create trigger slow before update on $schema.job_schedules
     for each row execute function $schema.slow()`)
   schedules.start()
@@ -43,7 +52,9 @@ test('to close the jobs waits for the round that fires, and tells of its jobs', 
     )
     return rows.length > 0
   })
-  await jobs.close()
+  const closing = jobs.close()
+  await client.query('select pg_advisory_unlock(42)')
+  await closing
   const enqueued = await scene.sql('select id::text from $schema.jobs')
   expect(told).toEqual(enqueued.map(({ id }) => id))
   expect(told).toHaveLength(1)
@@ -64,8 +75,6 @@ test('to close the jobs waits no longer than the grace for a database that does 
     )
     return rows.length > 0
   })
-  const begun = performance.now()
-  await jobs.close({ grace: 100 })
-  expect(performance.now() - begun).toBeLessThan(3000)
+  expect(await awakeMs(() => jobs.close({ grace: 100 }))).toBeLessThan(8000)
   await client.query('rollback')
 })
