@@ -45,13 +45,12 @@ describe('an etcd with a password', () => {
   let token: string
   beforeAll(async () => {
     server = await startEtcd({ args: ['--auth-token-ttl', '2'] })
-    token = await server.enableAuth('sesame')
-    const as = { token }
-    await server.call('/v3/auth/role/add', { name: 'locks' }, as)
+    await server.call('/v3/auth/role/add', { name: 'locks' })
     const perm = { permType: 'READWRITE', key: bytes('holdfast/'), range_end: bytes('holdfast0') }
-    await server.call('/v3/auth/role/grant', { name: 'locks', perm }, as)
-    await server.call('/v3/auth/user/add', { name: 'app', password: 'p@ss/word' }, as)
-    await server.call('/v3/auth/user/grant', { user: 'app', role: 'locks' }, as)
+    await server.call('/v3/auth/role/grant', { name: 'locks', perm })
+    await server.call('/v3/auth/user/add', { name: 'app', password: 'p@ss/word' })
+    await server.call('/v3/auth/user/grant', { user: 'app', role: 'locks' })
+    token = await server.enableAuth('sesame')
   })
   afterAll(() => server.close())
 

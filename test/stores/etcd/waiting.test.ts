@@ -11,7 +11,8 @@ import { fenceOf, releaseOf, ticket } from './tickets.ts'
 
 let server: EtcdServer
 beforeAll(async () => {
-  server = await startEtcd()
+  // With these, the shortest lease is 5 s, so a busy machine keeps it alive.
+  server = await startEtcd({ args: ['--heartbeat-interval', '300', '--election-timeout', '3000'] })
 })
 afterAll(() => server.close())
 
@@ -35,8 +36,8 @@ async function leaseTtl({ key, id }: Ticket): Promise<number | undefined> {
   return Number(grantedTTL)
 }
 
-/** The ttl of an etcd lease: of waiters, the shortest that etcd grants, and of holders with a ttl of 30 s. */
-const [WAITING_S, HOLDING_S] = [2, 38]
+/** The ttl of an etcd lease: of waiters, the shortest that this etcd grants, and of holders with a ttl of 30 s. */
+const [WAITING_S, HOLDING_S] = [5, 38]
 
 async function queued(store: Store, one: Ticket): Promise<void> {
   expect(await store.acquire(one)).toMatchObject({ tag: 'queued' })
@@ -63,7 +64,7 @@ describe('the key of a ticket that waits', () => {
 
   test('stays where it is for as long as its process lives', async () => {
     const [store, other] = [storeAt(server.url), storeAt(server.url)]
-    const [holder, waiter] = [ticket({ key: 'stays' }), ticket({ key: 'stays' })]
+    const [holder, waiter] = [ticket({ key: 'stays' }), ticket({ key: 'stays', patienceMs: 60_000 })]
     fenceOf(await store.acquire(holder))
     await queued(other, waiter)
     const from = performance.now()
