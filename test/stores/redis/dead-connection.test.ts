@@ -4,6 +4,7 @@ import type { Store } from '../../../src/contract/store.ts'
 import { createLocks, type Locks } from '../../../src/index.ts'
 import { type RedisStoreOptions, redisStore } from '../../../src/stores/redis/index.ts'
 import { redlockStore } from '../../../src/stores/redlock/index.ts'
+import { shortestMs, undisturbed, unlessLate } from '../../base/measured.ts'
 import { PATIENT_MASTERS, startCluster } from '../../servers/redis-cluster.ts'
 import { PATIENT_SENTINELS, startSentinels } from '../../servers/redis-sentinel.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
@@ -11,9 +12,6 @@ import { type FaultProxy, startProxy } from '../../servers/tcp-proxy.ts'
 import { until } from '../../servers/until.ts'
 import { startMasters } from '../redlock/masters.ts'
 import { type Client, clients, newClient } from './clients.ts'
-
-/** On a busy machine a new connection may take longer than the lease lasts. */
-const PATIENTLY = { retry: 3 }
 
 /** A firewall forgets the connections of a store: they stay open, and no byte passes any more. New connections work. */
 describe.concurrent.each(Object.entries(clients))(
@@ -25,21 +23,24 @@ describe.concurrent.each(Object.entries(clients))(
     })
     afterAll(() => server.close())
 
-    test('costs no lease of three seconds', PATIENTLY, async () => {
+    test('costs no lease of three seconds', async () => {
       await using proxy = await startProxy({ targetPort: server.port })
-      await outlives(redisStore(newClient(`redis://127.0.0.1:${proxy.port}`)), [proxy])
+      await outlives(() => redisStore(newClient(`redis://127.0.0.1:${proxy.port}`)), [proxy])
     })
 
     test('delays the next try by less than four seconds', async () => {
-      await using proxy = await startProxy({ targetPort: server.port })
-      const locks = locksAt(proxy.port, newClient)
-      await (await locks.acquire('used')).release()
-      proxy.strand()
-      const triedAt = performance.now()
-      const lease = await locks.tryAcquire('tried')
-      expect(performance.now() - triedAt).toBeLessThan(4000)
-      await lease?.release()
-      await locks.close()
+      const tookMs = await shortestMs(4000, async () => {
+        await using proxy = await startProxy({ targetPort: server.port })
+        await using locks = locksAt(proxy.port, newClient)
+        await (await locks.acquire('used')).release()
+        proxy.strand()
+        const triedAt = performance.now()
+        const lease = await locks.tryAcquire('tried')
+        const delayMs = performance.now() - triedAt
+        await lease?.release()
+        return delayMs
+      })
+      expect(tookMs).toBeLessThan(4000)
     })
 
     test('is replaced, so that messages wake a waiter again', { timeout: 120_000 }, async () => {
@@ -65,15 +66,18 @@ describe.concurrent.each(Object.entries(clients))(
     })
 
     test('delays a release by less than four seconds', async () => {
-      await using proxy = await startProxy({ targetPort: server.port })
-      const [locks, others] = [locksAt(proxy.port, newClient), locksAt(server.port, newClient)]
-      const lease = await locks.acquire('released', { ttl: 60_000 })
-      proxy.strand()
-      const releasedAt = performance.now()
-      await lease.release()
-      await (await others.acquire('released')).release()
-      expect(performance.now() - releasedAt).toBeLessThan(4000)
-      await Promise.all([locks, others].map((each) => each.close()))
+      const tookMs = await shortestMs(4000, async () => {
+        await using proxy = await startProxy({ targetPort: server.port })
+        await using locks = locksAt(proxy.port, newClient)
+        await using others = locksAt(server.port, newClient)
+        const lease = await locks.acquire('released', { ttl: 60_000 })
+        proxy.strand()
+        const releasedAt = performance.now()
+        await lease.release()
+        await (await others.acquire('released')).release()
+        return performance.now() - releasedAt
+      })
+      expect(tookMs).toBeLessThan(4000)
     })
   },
 )
@@ -81,28 +85,32 @@ describe.concurrent.each(Object.entries(clients))(
 describe.concurrent('all connections that die at once cost no lease of three seconds', () => {
   const host = '127.0.0.1'
 
-  test('on a master that Sentinels know', PATIENTLY, async () => {
+  test('on a master that Sentinels know', async () => {
     await using group = await startSentinels(PATIENT_SENTINELS)
     const { servers, addresses, name } = group
     await using proxies = await proxiesOf(servers)
     const natMap = natMapOf(servers, proxies.all)
-    const client = new Redis({ sentinels: [...addresses], name, natMap, lazyConnect: true })
-    await outlives(redisStore(client), proxies.all)
+    await outlives(() => {
+      return redisStore(new Redis({ sentinels: [...addresses], name, natMap, lazyConnect: true }))
+    }, proxies.all)
   })
 
-  test('on a cluster', PATIENTLY, async () => {
+  test('on a cluster', async () => {
     await using cluster = await startCluster({ replicas: 0, args: PATIENT_MASTERS })
     await using proxies = await proxiesOf(cluster.servers)
     const natMap = natMapOf(cluster.servers, proxies.all)
-    const client = new Cluster([...cluster.addresses], { natMap, lazyConnect: true })
-    await outlives(redisStore(client), proxies.all)
+    await outlives(() => {
+      return redisStore(new Cluster([...cluster.addresses], { natMap, lazyConnect: true }))
+    }, proxies.all)
   })
 
-  test('on several masters', PATIENTLY, async () => {
+  test('on several masters', async () => {
     await using masters = await startMasters(3)
     await using proxies = await proxiesOf(masters.servers)
-    const masterClients = proxies.all.map(({ port }) => newClient(`redis://${host}:${port}`))
-    await outlives(redlockStore(masterClients, { maxTtl: '10m' }), proxies.all)
+    await outlives(() => {
+      const masterClients = proxies.all.map(({ port }) => newClient(`redis://${host}:${port}`))
+      return redlockStore(masterClients, { maxTtl: '10m' })
+    }, proxies.all)
   })
 
   function natMapOf(servers: readonly RedisServer[], proxies: readonly FaultProxy[]): NatMap {
@@ -127,17 +135,22 @@ async function proxiesOf(
 }
 
 /** Checks that a short lease is held for eight seconds after all connections of the store have died. */
-async function outlives(store: Store, proxies: readonly FaultProxy[]): Promise<void> {
-  const locks = createLocks(store)
-  const lease = await locks.acquire('short', { ttl: 3000 })
-  const { signal, fence } = lease
-  for (const proxy of proxies) proxy.strand()
-  await passed(8000)
-  expect(signal.aborted).toBe(false)
-  expect(lease.state).toBe('held')
-  expect(await locks.peek('short')).toMatchObject({ holders: [{ id: lease.id, fence }] })
-  await lease.release()
-  await locks.close()
+async function outlives(openStore: () => Store, proxies: readonly FaultProxy[]): Promise<void> {
+  // On a busy machine a new connection may take longer than the lease lasts.
+  await unlessLate(
+    async () => {
+      await using locks = createLocks(openStore())
+      const lease = await locks.acquire('short', { ttl: 3000 })
+      const { signal, fence } = lease
+      for (const proxy of proxies) proxy.strand()
+      await passed(8000)
+      expect(signal.aborted).toBe(false)
+      expect(lease.state).toBe('held')
+      expect(await locks.peek('short')).toMatchObject({ holders: [{ id: lease.id, fence }] })
+      await lease.release()
+    },
+    () => true,
+  )
 }
 
 describe('a server that answers late', () => {
@@ -188,12 +201,21 @@ describe('a server that answers late', () => {
 
   test('because replicas are missing keeps its connection', async () => {
     await using proxy = await startProxy({ targetPort: server.port })
-    locks = locksAt(proxy.port, newClient, { replicas: 1 })
-    const failures = failuresOf(locks)
-    const opened = await connectionsSince(server)
-    await expect(locks.acquire('unreplicated', { wait: 4000 })).rejects.toThrow()
-    for (const failure of failures) expect(failure).toContain('had reached 0 replicas')
-    expect(await opened()).toBe(1)
+    // On a busy machine the server may be silent long enough for a second connection.
+    const connections = await undisturbed(
+      (count) => count === 1,
+      async () => {
+        locks = locksAt(proxy.port, newClient, { replicas: 1 })
+        const failures = failuresOf(locks)
+        const opened = await connectionsSince(server)
+        await expect(locks.acquire('unreplicated', { wait: 4000 })).rejects.toThrow()
+        for (const failure of failures) expect(failure).toContain('had reached 0 replicas')
+        const count = await opened()
+        await locks.close()
+        return count
+      },
+    )
+    expect(connections).toBe(1)
   })
 })
 
