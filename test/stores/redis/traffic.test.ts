@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Store } from '../../../src/contract/store.ts'
 import { redisStore } from '../../../src/stores/redis/index.ts'
+import { undisturbed } from '../../base/measured.ts'
 import { type RedisServer, startRedis } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
@@ -26,19 +27,44 @@ afterAll(async () => {
   await server.close()
 })
 
+type Stats = Readonly<Record<string, number>>
+
 /** How many requests the store has sent. The commands inside scripts count under other names. */
-async function sent(): Promise<number> {
-  const { evalsha = 0, eval: evals = 0, subscribe = 0, scan = 0 } = await server.commandStats()
+function sentOf({ evalsha = 0, eval: evals = 0, subscribe = 0, scan = 0 }: Stats): number {
   return evalsha + evals + subscribe + scan
 }
 
+/** How many commands came from inside the scripts. The PING of the connection for messages may fall into this time. */
+function insideOf({ evalsha: _, 'config|resetstat': _ours, ping: _alive, ...inside }: Stats): number {
+  return Object.values(inside).reduce((sum, calls) => sum + calls, 0)
+}
+
+/**
+ * What the server counts while the scene is played. If the server is silent for half a second, as on a busy machine, the store
+ * opens a second connection and sends two EVAL on it. Such a scene is played again.
+ */
+async function statsOf(play: () => Promise<unknown>): Promise<Stats> {
+  return undisturbed(
+    (stats) => OF_SECOND_CONNECTION.every((command) => stats[command] === undefined),
+    async () => {
+      await server.command('CONFIG', 'RESETSTAT')
+      await play()
+      return server.commandStats()
+    },
+  )
+}
+
+const OF_SECOND_CONNECTION = ['hello', 'info', 'client|setinfo', 'eval']
+
 test('a free key costs one command to take and one to give back', async () => {
-  for (let round = 0; round < 50; round += 1) {
-    const mine = ticket()
-    fenceOf(await store.acquire(mine))
-    await store.release(releaseOf(mine))
-  }
-  expect(await sent()).toBe(100)
+  const stats = await statsOf(async () => {
+    for (let round = 0; round < 50; round += 1) {
+      const mine = ticket()
+      fenceOf(await store.acquire(mine))
+      await store.release(releaseOf(mine))
+    }
+  })
+  expect(sentOf(stats)).toBe(100)
 })
 
 test.each([10, 1000])(
@@ -46,21 +72,22 @@ test.each([10, 1000])(
   async (waiters) => {
     const woken = new Map<string, () => void>()
     const unlisten = await store.listen?.((wake) => wake.tag !== 'all' && woken.get(wake.id)?.())
-    const holder = ticket()
-    await store.acquire(holder)
-    const queue = Array.from({ length: waiters }, () => ticket())
-    const wakes = queue.map(({ id }) => new Promise<void>((wake) => woken.set(id, wake)))
-    for (const waiter of queue) await store.acquire(waiter)
-    await server.command('CONFIG', 'RESETSTAT')
-    let last = holder
-    for (const [index, next] of queue.entries()) {
-      await store.release(releaseOf(last))
-      await wakes[index]
-      last = next
-    }
-    expect(await sent()).toBe(waiters)
+    let last = ticket()
+    await store.acquire(last)
+    const stats = await statsOf(async () => {
+      const queue = Array.from({ length: waiters }, () => ticket())
+      const wakes = queue.map(({ id }) => new Promise<void>((wake) => woken.set(id, wake)))
+      for (const waiter of queue) await store.acquire(waiter)
+      await server.command('CONFIG', 'RESETSTAT')
+      for (const [index, next] of queue.entries()) {
+        await store.release(releaseOf(last))
+        await wakes[index]
+        last = next
+      }
+    })
+    expect(sentOf(stats)).toBe(waiters)
     // The releasing process hears of its own waiters in the answer.
-    expect((await server.commandStats())['publish']).toBeUndefined()
+    expect(stats['publish']).toBeUndefined()
     await store.release(releaseOf(last))
     unlisten?.()
   },
@@ -71,13 +98,13 @@ test('a permit of a semaphore that others hold, too, costs few commands', async 
   for (const each of others) fenceOf(await store.acquire(each))
   const room = () => server.command('ZRANGE', 'holdfast:{key}', '0', '-1')
   const before = await room()
-  await server.command('CONFIG', 'RESETSTAT')
-  const mine = ticket({ limit: 10 })
-  fenceOf(await store.acquire(mine))
-  await store.release(releaseOf(mine))
-  const { evalsha, 'config|resetstat': _, ...inside } = await server.commandStats()
-  expect(evalsha).toBe(2)
-  expect(Object.values(inside).reduce((sum, calls) => sum + calls, 0)).toBeLessThanOrEqual(16)
+  const stats = await statsOf(async () => {
+    const mine = ticket({ limit: 10 })
+    fenceOf(await store.acquire(mine))
+    await store.release(releaseOf(mine))
+  })
+  expect(stats['evalsha']).toBe(2)
+  expect(insideOf(stats)).toBeLessThanOrEqual(16)
   expect(await room()).toEqual(before)
   for (const each of others) await store.release(releaseOf(each))
 })
@@ -99,15 +126,15 @@ test('a try on a taken key changes nothing, and is answered by few commands', as
   ] as const) {
     const before = await room(holder.key)
     for (const minHoldMs of [0, 1000]) {
-      await server.command('CONFIG', 'RESETSTAT')
-      const answer = await store.acquire(
-        ticket({ key: holder.key, limit: holder.limit, patienceMs: 0, minHoldMs }),
-      )
-      const { evalsha, 'config|resetstat': _, ...inside } = await server.commandStats()
-      expect(answer).toMatchObject({ tag: 'busy', retryMs: expect.any(Number) })
-      expect(answer.tag === 'busy' && answer.retryMs).toBeGreaterThan(30_000)
-      expect(evalsha).toBe(1)
-      expect(Object.values(inside).reduce((sum, calls) => sum + calls, 0)).toBeLessThanOrEqual(most)
+      const stats = await statsOf(async () => {
+        const answer = await store.acquire(
+          ticket({ key: holder.key, limit: holder.limit, patienceMs: 0, minHoldMs }),
+        )
+        expect(answer).toMatchObject({ tag: 'busy', retryMs: expect.any(Number) })
+        expect(answer.tag === 'busy' && answer.retryMs).toBeGreaterThan(30_000)
+      })
+      expect(stats['evalsha']).toBe(1)
+      expect(insideOf(stats)).toBeLessThanOrEqual(most)
     }
     expect(await room(holder.key)).toEqual(before)
     // The holder itself asks again, because it has heard no answer.
@@ -118,19 +145,23 @@ test('a try on a taken key changes nothing, and is answered by few commands', as
 })
 
 test('requests of one tick share a command, and are answered one by one', async () => {
-  const tickets = Array.from({ length: 15 }, (_, index) => ticket({ key: `tick:${index % 12}` }))
-  const answers = await Promise.all(tickets.map((each) => store.acquire(each)))
-  expect(answers.map(({ tag }) => tag)).toEqual(tickets.map((_, index) => (index < 12 ? 'held' : 'queued')))
-  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
-  expect(await sent()).toBe(2)
+  const stats = await statsOf(async () => {
+    const tickets = Array.from({ length: 15 }, (_, index) => ticket({ key: `tick:${index % 12}` }))
+    const answers = await Promise.all(tickets.map((each) => store.acquire(each)))
+    expect(answers.map(({ tag }) => tag)).toEqual(tickets.map((_, index) => (index < 12 ? 'held' : 'queued')))
+    await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  })
+  expect(sentOf(stats)).toBe(2)
 })
 
 test('many requests of one tick go in two commands, so that one is under way while the other is answered', async () => {
-  const tickets = Array.from({ length: 64 }, (_, index) => ticket({ key: `tick:${index % 60}` }))
-  const answers = await Promise.all(tickets.map((each) => store.acquire(each)))
-  expect(answers.map(({ tag }) => tag)).toEqual(tickets.map((_, index) => (index < 60 ? 'held' : 'queued')))
-  await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
-  expect(await sent()).toBe(2 + 2)
+  const stats = await statsOf(async () => {
+    const tickets = Array.from({ length: 64 }, (_, index) => ticket({ key: `tick:${index % 60}` }))
+    const answers = await Promise.all(tickets.map((each) => store.acquire(each)))
+    expect(answers.map(({ tag }) => tag)).toEqual(tickets.map((_, index) => (index < 60 ? 'held' : 'queued')))
+    await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
+  })
+  expect(sentOf(stats)).toBe(2 + 2)
 })
 
 test('the acquires of a tick come after its releases, also in two commands', async () => {
@@ -182,10 +213,11 @@ test('a key that is released in a tick is free for an acquire of the same tick',
 test('a thousand renewals on the same terms are two commands', async () => {
   const tickets = Array.from({ length: 1000 }, (_, index) => ticket({ key: `renew:${index}` }))
   await Promise.all(tickets.map((each) => store.acquire(each)))
-  await server.command('CONFIG', 'RESETSTAT')
-  const answers = await store.renew(tickets)
-  expect(answers.every(({ tag }) => tag === 'held')).toBe(true)
-  expect(await sent()).toBe(2)
+  const stats = await statsOf(async () => {
+    const answers = await store.renew(tickets)
+    expect(answers.every(({ tag }) => tag === 'held')).toBe(true)
+  })
+  expect(sentOf(stats)).toBe(2)
   await Promise.all(tickets.map((each) => store.release(releaseOf(each))))
 })
 
@@ -196,7 +228,7 @@ test('waiters that wait send nothing, and neither does an idle store', async () 
   await server.command('CONFIG', 'RESETSTAT')
   const startedAt = performance.now()
   await until('a second has passed', () => performance.now() - startedAt > 1000)
-  expect(await sent()).toBe(0)
+  expect(sentOf(await server.commandStats())).toBe(0)
   for (const each of [holder, waiter]) await store.release(releaseOf(each))
 })
 
@@ -209,7 +241,7 @@ test('a quiet connection for messages gets a PING every five seconds, however ma
   // The second PING comes five seconds after the first, which comes after this.
   await until('it was asked twice', async () => ((await server.commandStats())['ping'] ?? 0) >= 2)
   expect(performance.now() - from).toBeGreaterThan(4000)
-  expect(await sent()).toBe(0)
+  expect(sentOf(await server.commandStats())).toBe(0)
   for (const each of [holder, ...waiters]) await store.release(releaseOf(each))
 })
 
@@ -271,8 +303,14 @@ test('a renewal with a shorter ttl leaves the expiry of the lease as it is', asy
 
 test('after the server has lost all keys, a renewal costs it one command for each of them', async () => {
   const leases = Array.from({ length: 20 }, (_, index) => ticket({ key: `lost ${index}` }))
-  expect(new Set((await store.renew(leases)).map(({ tag }) => tag))).toEqual(new Set(['gone']))
-  const { evalsha: _, 'config|resetstat': _ours, ping: _alive, ...inside } = await server.commandStats()
+  const {
+    evalsha: _,
+    'config|resetstat': _ours,
+    ping: _alive,
+    ...inside
+  } = await statsOf(async () => {
+    expect(new Set((await store.renew(leases)).map(({ tag }) => tag))).toEqual(new Set(['gone']))
+  })
   expect(inside).toEqual({ time: 1, mget: 1, zrange: 20 })
 })
 
@@ -290,25 +328,24 @@ test.each([
   ['the key is handed over after an eviction', ['evicted', 'mine', 'other', 'other'], 'release', 6],
   ['a holder is renewed before a queue', ['mine', 'other', 'other'], 'renew', 5],
 ] as const)('%s with few commands inside the script', async (what, before, verb, commands) => {
-  const mine = ticket({ key: what })
-  let former: string | undefined
-  for (const who of before) {
-    const { key, id } = who === 'mine' ? mine : ticket({ key: what })
-    await store.acquire({ ...mine, id })
-    if ((before as readonly string[]).includes('evicted') && who === 'mine')
-      await store.evict({ key, id: former, reason: 'stuck' })
-    former = id
-  }
-  await server.command('CONFIG', 'RESETSTAT')
-  if (verb === 'acquire') await store.acquire(mine)
-  // A longer ttl: if the expiry stays the same to the millisecond, a renewal takes one command more.
-  else if (verb === 'renew') await store.renew([{ ...mine, ttlMs: mine.ttlMs + 1000 }])
-  else await store.release(releaseOf(mine))
-  // The PING of the connection for messages may fall into this time.
-  const { evalsha: _, 'config|resetstat': _ours, ping: _alive, ...inside } = await server.commandStats()
-  expect(
-    Object.values(inside).reduce((sum, calls) => sum + calls, 0),
-    JSON.stringify(inside),
-  ).toBe(commands)
+  const stats = await statsOf(async () => {
+    // What an attempt before has left.
+    await store.evict({ key: what, id: undefined, reason: 'the end' })
+    const mine = ticket({ key: what })
+    let former: string | undefined
+    for (const who of before) {
+      const { key, id } = who === 'mine' ? mine : ticket({ key: what })
+      await store.acquire({ ...mine, id })
+      if ((before as readonly string[]).includes('evicted') && who === 'mine')
+        await store.evict({ key, id: former, reason: 'stuck' })
+      former = id
+    }
+    await server.command('CONFIG', 'RESETSTAT')
+    if (verb === 'acquire') await store.acquire(mine)
+    // A longer ttl: if the expiry stays the same to the millisecond, a renewal takes one command more.
+    else if (verb === 'renew') await store.renew([{ ...mine, ttlMs: mine.ttlMs + 1000 }])
+    else await store.release(releaseOf(mine))
+  })
+  expect(insideOf(stats), JSON.stringify(stats)).toBe(commands)
   await store.evict({ key: what, id: undefined, reason: 'the end' })
 })
