@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { undisturbed } from '../base/measured.ts'
 import { until } from '../servers/until.ts'
 import { Shell } from './holdfast-process.ts'
 import { openSqlite, type TestStore } from './stores.ts'
@@ -64,13 +65,22 @@ describe('while the command runs', () => {
       '--',
       'sh',
       '-c',
-      `trap "exit 130" INT; sh -c '${program}' & wait`,
+      `trap "echo gone; exit 130" INT; sh -c '${program}' & wait`,
     ])
     await running.prints('ready')
     running.signal('SIGINT')
+    await running.prints('gone')
     await new Promise((resolve) => setTimeout(resolve, 300))
     expect(running.running).toBe(true)
-    running.signal('SIGINT')
+    // If a press comes more than two seconds after the one before, it counts as a first one.
+    await until(
+      'it has ended',
+      () => {
+        if (running.running) running.signal('SIGINT')
+        return !running.running
+      },
+      { everyMs: 300 },
+    )
     expect(await running.exit).toBe(130)
   })
 
@@ -82,27 +92,43 @@ describe('while the command runs', () => {
     expect(await waiting.exit).toBe(71)
     expect(waiting.stderr).toContain('the process that guards the command could not be started, or has died')
     expect(holder.running).toBe(true)
+    holder.signal('SIGTERM')
+    expect(await holder.exit).toBe(143)
   })
 
   test('a Ctrl-C that npm passes on once more counts once', async () => {
     const script = 'trap "sleep 0.5; echo wound up; exit 3" INT; echo ready; while :; do sleep 0.02; done'
-    const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
-    await running.prints('ready')
-    running.signal('SIGINT')
-    await new Promise((resolve) => setTimeout(resolve, 5))
-    running.signal('SIGINT')
-    expect(await running.exit).toBe(3)
-    expect(running.stdout).toContain('wound up')
+    const { code, stdout } = await undisturbed(
+      (ran) => ran.code === 3,
+      async () => {
+        const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
+        await running.prints('ready')
+        running.signal('SIGINT')
+        await new Promise((resolve) => setTimeout(resolve, 5))
+        running.signal('SIGINT')
+        return { code: await running.exit, stdout: running.stdout }
+      },
+    )
+    expect(code).toBe(3)
+    expect(stdout).toContain('wound up')
   })
 
   test('a second Ctrl-C soon after the first kills a command that ignores it', async () => {
     const script = 'trap "echo ignored" INT; echo ready; while :; do sleep 0.02; done'
     const running = shell.start(['run', 'backup', '--', 'sh', '-c', script])
+    const asked = () => running.stdout.split('ignored').length - 1
     await running.prints('ready')
-    running.signal('SIGINT')
-    await running.prints('ignored')
-    await new Promise((resolve) => setTimeout(resolve, 150))
-    running.signal('SIGINT')
+    let earlierAt = Number.NEGATIVE_INFINITY
+    for (let presses = 1; running.running; presses += 1) {
+      const pressedAt = performance.now()
+      running.signal('SIGINT')
+      await until('the command was asked or has ended', () => !running.running || asked() === presses)
+      // A press is passed on only if it comes more than two seconds after the one before.
+      if (running.running) expect(performance.now() - earlierAt).toBeGreaterThan(2000)
+      earlierAt = pressedAt
+      await new Promise((resolve) => setTimeout(resolve, 150))
+    }
+    expect(asked()).toBeGreaterThan(0)
     expect(await running.exit).toBe(137)
     expect((await shell.run(['run', '-n', 'backup', '--', 'true'])).code).toBe(0)
   })
