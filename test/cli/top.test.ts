@@ -243,6 +243,7 @@ test('top hears the mouse: a click marks, opens and sorts, and the wheel moves',
   await using terminal = start()
   terminal.press('N')
   await terminal.shows(/KEY▾/)
+  await terminal.shows(/^ {2}c +H /m)
   const lineOf = (text: RegExp): number => terminal.lines().findIndex((line) => text.test(line))
   const click = (column: number, line: number): void => {
     terminal.type(`\x1b[<0;${column + 1};${line + 1}M\x1b[<0;${column + 1};${line + 1}m`)
@@ -444,7 +445,7 @@ test('top uses no colours where NO_COLOR is set, and marks the line all the same
   await using coloured = start()
   await using plain = start({ env: { NO_COLOR: '1' } })
   for (const terminal of [coloured, plain]) {
-    await terminal.shows('key')
+    await terminal.shows(/^ {2}key +H /m)
     terminal.press('Down')
     await terminal.shows(/^> key /m)
   }
