@@ -79,7 +79,7 @@ test.concurrent('one full master of a cluster refuses its own keys and no others
   const owners = await Promise.all(keys.map((key) => cluster.masterOf(`holdfast:{${key}}`)))
   await full.command('CONFIG', 'SET', 'maxmemory', '1')
   for (const [index, key] of keys.entries()) {
-    const taken = await locks.acquire(key, { wait: '3s' }).catch((error: unknown) => error)
+    const taken = await locks.acquire(key, { wait: '30s' }).catch((error: unknown) => error)
     if (owners[index] === full) {
       expect(taken).toMatchObject({ code: 'store-refused', message: expect.stringContaining('maxmemory') })
     } else await (taken as Lease).release()
@@ -118,12 +118,12 @@ async function takenUntilRefused(locks: Locks, why: RegExp): Promise<Lease[]> {
   for (let number = 0; number < 5000; number += 1) {
     const startedAt = performance.now()
     try {
-      taken.push(await locks.acquire(`new:${number}`, { wait: '1s', ttl: '60s' }))
+      taken.push(await locks.acquire(`new:${number}`, { wait: '30s', ttl: '60s' }))
     } catch (error) {
       expect(isHoldfastError(error), String(error)).toBe(true)
       expect((error as Error).message).toMatch(why)
       expect((error as Error).message.length).toBeLessThan(500)
-      expect(performance.now() - startedAt).toBeLessThan(30_000)
+      expect(performance.now() - startedAt).toBeLessThan(60_000)
       return taken
     }
   }

@@ -125,17 +125,17 @@ describe.each([
   })
 
   test('individual locks are exclusive, and a waiter is told within its retry window', async () => {
-    const own = redlock({ retryCount: 5, retryDelay: 50 })
+    const own = redlock({ retryCount: 5, retryDelay: 1000 })
     const name = resource()
     // The first answer of a server may take a while.
-    const lock = await own.acquire([name], 30_000, { retryCount: 200 })
+    const lock = await own.acquire([name], 120_000, { retryCount: 200 })
     const events: unknown[] = []
     own.on('error', (error) => events.push(error))
     const since = performance.now()
     const error = (await errorOf(own.acquire([name], 1000))) as unknown as ExecutionError
-    expect(performance.now() - since).toBeGreaterThan(240)
+    expect(performance.now() - since).toBeGreaterThan(4900)
     // The lock would expire only much later.
-    expect(performance.now() - since).toBeLessThan(10_000)
+    expect(performance.now() - since).toBeLessThan(60_000)
     expect(error).toBeInstanceOf(ExecutionError)
     expect(error.message).toBe('The operation was unable to achieve a quorum during its retry window.')
     expect(error.attempts).toHaveLength(6)
@@ -244,7 +244,9 @@ test('with three servers another holder may have a minority of them, and not a m
   const lock = await own.acquire([name], 30_000)
   await (await lock.extend(60_000)).release()
   const taken2 = await second?.acquire([name], 60_000)
-  const error = (await errorOf(own.acquire([name], 500, { retryCount: 1 }))) as unknown as ExecutionError
+  // If the servers do not answer within this window, the error says something else.
+  const terms = { retryCount: 1, retryDelay: 5000 }
+  const error = (await errorOf(own.acquire([name], 500, terms))) as unknown as ExecutionError
   expect(error).toBeInstanceOf(ExecutionError)
   for (const { votesAgainst } of await Promise.all(error.attempts)) {
     for (const vote of votesAgainst.values()) expect(vote).toBeInstanceOf(ResourceLockedError)

@@ -132,7 +132,7 @@ test('a lost lock is not released, and a renewal that runs ends before the relea
   const order: string[] = []
   let renewed: (isHeld: boolean) => void = () => {}
   const callbacks: LockCallbacks<string> = {
-    ...new Shared().callbacks('own', '2s'),
+    ...new Shared().callbacks('own', '10s'),
     renew: () =>
       new Promise((resolve) => {
         order.push('renew')
@@ -200,17 +200,18 @@ test('a lock that is renewed while its release waits for that is released', asyn
   const shared = new Shared()
   const renewed = new Open()
   const lease = await leaseOf({
-    ...shared.callbacks('own', '1500ms'),
+    ...shared.callbacks('own', '9s'),
     renew: async () => {
       shared.renewals += 1
       await renewed.promise
       return true
     },
   })
+  const firstTermEndsAt = performance.now() + Number(lease.remainingMs)
   await until('it renews', () => shared.renewals === 1)
   const released = lease.release()
-  // Longer than the lock lasts without the renewal, and shorter than with it.
-  await new Promise((resolve) => setTimeout(resolve, 1150))
+  // From here the lock lasts for three more seconds, thanks to the renewal.
+  await until('its first term is over', () => performance.now() > firstTermEndsAt)
   renewed.resolve()
   await released
   expect(shared.holder).toBeUndefined()
