@@ -31,7 +31,7 @@ const schedule = createSchedule(locks, { clock, onError: () => {} })
 schedule.add(
   'fleet',
   '* * * * * *',
-  { missed: 'all', catchUp: '1m', overlap: 'queue', ttl: '2500ms' },
+  { missed: 'all', catchUp: '1m', overlap: 'queue', ttl: '6s' },
   async ({ scheduledAt, fence, lease }) => {
     const note = (what: string) =>
       appendFileSync(journal, `${what} ${scheduledAt.toISOString()} ${fence} ${process.pid}\n`)
