@@ -8,6 +8,7 @@ import { connect, createLocks, type Locks, lockEvents } from '../../src/index.ts
 import { createLimit } from '../../src/limits/index.ts'
 import { KnownRefusals } from '../../src/limits/known-refusals.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
+import { awakeMs } from '../base/measured.ts'
 import { errorOf } from '../engine/scene.ts'
 import { ScriptedStore } from '../engine/scripted-store.ts'
 import { places } from '../servers/places.ts'
@@ -144,9 +145,10 @@ describe('a sliding window', () => {
     await limit.run('ada', () => {})
     expect(await limit.tryRun('ada', () => {})).toMatchObject({ ran: false })
     await locks.evictAll(':exports:ada', { reason: 'a new month' })
-    const evictedAt = performance.now()
-    await until('a call may begin', async () => (await limit.tryRun('ada', () => {})).ran)
-    expect(performance.now() - evictedAt).toBeLessThan(3000)
+    const tookMs = await awakeMs(() =>
+      until('a call may begin', async () => (await limit.tryRun('ada', () => {})).ran),
+    )
+    expect(tookMs).toBeLessThan(5000)
   })
 
   test('asks the store once for all calls that are refused at the same time', async () => {

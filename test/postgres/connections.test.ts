@@ -4,6 +4,7 @@ import pg from 'pg'
 import postgres from 'postgres'
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../../src/postgres/connections.ts'
+import { awakeMs } from '../base/measured.ts'
 import { type PgBouncer, startPgBouncer } from '../servers/pgbouncer.ts'
 import { type PostgresServer, startPostgres } from '../servers/postgres-server.ts'
 import { until } from '../servers/until.ts'
@@ -357,10 +358,12 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         const ask = () => connections.query('select 1::text as one')
         await Promise.all([ask(), ask()])
         relay.strand()
-        const askedAt = performance.now()
-        await expect(ask()).rejects.toThrow()
-        expect(await Promise.all([ask(), ask()])).toEqual([[{ one: '1' }], [{ one: '1' }]])
-        expect(performance.now() - askedAt).toBeLessThan(4000)
+        const tookMs = await awakeMs(async () => {
+          await expect(ask()).rejects.toThrow()
+          expect(await Promise.all([ask(), ask()])).toEqual([[{ one: '1' }], [{ one: '1' }]])
+        })
+        // Without a second connection that looks, the limit would be 11 s.
+        expect(tookMs).toBeLessThan(9000)
       },
       { isPrompt: true },
     )
@@ -375,11 +378,12 @@ describe.each(Object.entries(clients))('connections made from %s', (_name, clien
         const [row] = await connections.query('select pg_backend_pid()::text as pid')
         relay.strand({ forEver: true })
         await server.sql(`select pg_terminate_backend(${row?.['pid']}, 10000)`)
-        const askedAt = performance.now()
-        await expect(connections.query('select 1')).rejects.toThrow()
-        expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+        const tookMs = await awakeMs(async () => {
+          await expect(connections.query('select 1')).rejects.toThrow()
+          expect(await connections.query('select 1::text as one')).toEqual([{ one: '1' }])
+        })
         // Without a second connection that looks, the limit would be 11 s.
-        expect(performance.now() - askedAt).toBeLessThan(9000)
+        expect(tookMs).toBeLessThan(9000)
       },
       { max: 1, isPrompt: true },
     )

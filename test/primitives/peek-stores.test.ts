@@ -23,11 +23,16 @@ test.concurrent.each(Object.entries(places))(
       expect(await other.peek('k')).toBeNull()
       const held = await one.acquire('k')
       const waiting = other.acquire('k', { wait: '1m' })
-      await until('one waits', async () => (await other.peek('k'))?.queue.length === 1)
-      expect(await other.peek('k')).toMatchObject({
+      // On etcd a place in the queue ends with its session, and then the waiter queues again.
+      const isQueued = async () => {
+        const view = await other.peek('k')
+        return view?.queue.length === 1 && view
+      }
+      expect(await until('one waits', isQueued)).toMatchObject({
         holders: [{ id: held.id, state: 'held', owner: { pid: process.pid, label: 'one' } }],
         queue: [{ owner: { label: 'other' } }],
       })
+      await until('it waits still', isQueued)
       const refused = other.acquire('k', { maxWaiting: 1 })
       await expect(refused).rejects.toMatchObject({ code: 'queue-full', key: 'k' })
       await until('it left the queue', async () => (await one.peek('k'))?.queue.length === 1)
