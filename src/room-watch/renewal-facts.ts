@@ -5,7 +5,8 @@ export interface RenewalFacts {
   /** The ttl where it is known, otherwise the least that it can be. */
   readonly ttlMs: number
   readonly isKnown: boolean
-  /** The time left in the last look. */
+  /** The age and the time left in the last look. */
+  readonly heldMs: number
   readonly remainingMs: number
   /** The bounds of the ttl: there was never more time left, and never less time from the beginning to the end. */
   readonly leastMs: number
@@ -16,20 +17,32 @@ export function renewalFacts(
   { heldMs, remainingMs }: InspectedHolder,
   before: RenewalFacts | undefined,
 ): RenewalFacts {
-  const leastMs = Math.max(remainingMs, before?.leastMs ?? 0)
-  // A process may renew a hold early, together with others, so the age alone does not tell whether it was renewed.
-  const mostMs = Math.min(heldMs + remainingMs, before?.mostMs ?? Number.POSITIVE_INFINITY)
-  const isClose = mostMs - leastMs <= Math.min(leastMs / 3, Math.max(1000, leastMs / 20))
   // More time left than in the last look: it was renewed just now.
   const isRenewed = before !== undefined && remainingMs > before.remainingMs
+  const nowMostMs = remainingMs + (isRenewed ? heldMs - before.heldMs : heldMs)
+  // The ttl is another one since an `extend`.
+  const isChanged =
+    before !== undefined &&
+    (remainingMs > before.mostMs + TOLERANCE_MS || nowMostMs < before.leastMs - TOLERANCE_MS)
+  const known = isChanged ? undefined : before
+  const leastMs = Math.max(remainingMs, known?.leastMs ?? 0)
+  // A process may renew a hold early, together with others, so the age alone does not tell whether it was renewed.
+  const mostMs = isChanged
+    ? nowMostMs
+    : Math.min(heldMs + remainingMs, known?.mostMs ?? Number.POSITIVE_INFINITY)
+  const isClose = mostMs - leastMs <= Math.min(leastMs / 3, Math.max(1000, leastMs / 20))
   return {
     ttlMs: isClose ? (wholeSecondIn(leastMs, mostMs) ?? mostMs) : leastMs,
-    isKnown: isClose || isRenewed || before?.isKnown === true,
+    isKnown: isClose || isRenewed || known?.isKnown === true,
+    heldMs,
     remainingMs,
     leastMs,
     mostMs,
   }
 }
+
+/** By so much the times of two looks may contradict one another. */
+const TOLERANCE_MS = 1000
 
 /** People mostly write whole seconds. The last one in the bounds, as a new hold is seen with all of its ttl. */
 function wholeSecondIn(leastMs: number, mostMs: number): number | undefined {

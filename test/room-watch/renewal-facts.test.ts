@@ -20,6 +20,26 @@ const SEEN: readonly [ttlMs: number, looks: readonly (readonly [heldMs: number, 
     ],
   ],
   [60_000, [[2500, 57_502]]],
+  // After \`extend('5m')\`.
+  [
+    300_000,
+    [
+      [400, 29_750],
+      [1400, 28_750],
+      [2400, 299_400],
+      [3400, 298_400],
+    ],
+  ],
+  // After \`extend('10s')\`, which is worth something only when the old time is used up.
+  [
+    10_000,
+    [
+      [400, 599_750],
+      [598_900, 6000],
+      [599_900, 9300],
+      [600_900, 8300],
+    ],
+  ],
   [1000, [[40, 965]]],
   [800, [[10, 795]]],
 ]
