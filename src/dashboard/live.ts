@@ -54,7 +54,7 @@ export class LiveViewers {
     const { snapshot } = watch
     const isKnown = snapshot.store.tag === 'away' || Date.now() - snapshot.at < FRESH_MS
     if (isKnown) return watch
-    watch.lookNow()
+    watch.lookUnlessLooking()
     await new Promise<void>((resolve) => this.#awaitingLook.add(resolve))
     return watch
   }

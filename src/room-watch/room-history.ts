@@ -3,7 +3,7 @@ import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRec
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
 import { electionsIn, isKeptForATime, isPartOf, isVacant } from './ticket-facts.ts'
-import { type WatchedTime, WatchedTimes } from './watched-times.ts'
+import { LONGEST_PAUSE_MS, type WatchedTime, WatchedTimes } from './watched-times.ts'
 
 /** The sums over all keys of one look. */
 export interface Totals {
@@ -103,8 +103,10 @@ export class RoomHistory {
     return this.#losses
   }
 
+  /** Not before what is kept of the history, however long the first stretch is. */
   get watched(): readonly WatchedTime[] {
-    return this.#watched.all
+    const sinceAt = this.#lookedAt - this.#limits.keepMs
+    return this.#watched.all.map((time) => ({ ...time, fromAt: Math.max(time.fromAt, sinceAt) }))
   }
 
   /** The keys that were seen to change and are not forgotten. */
@@ -250,7 +252,10 @@ export class RoomHistory {
     const { ttlMs = remainingMs, isKnown = false } = this.#renewals.get(id) ?? {}
     const facts = isKnown ? { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) } : {}
     // Stores count whole milliseconds, so up to one less was left.
-    if (state === 'leaving' || remainingMs - 1 > this.#elapsedMs) return { ...facts, end: 'released' }
+    if (state === 'leaving') return { ...facts, end: 'released' }
+    // Nobody looked in between: it may have been released just after the look before.
+    if (this.#elapsedMs > LONGEST_PAUSE_MS) return { ...facts, end: 'unclear' }
+    if (remainingMs - 1 > this.#elapsedMs) return { ...facts, end: 'released' }
     // A living holder renews long before half of its ttl is over.
     return { ...facts, end: remainingMs < ttlMs / 2 ? 'expired' : 'unclear' }
   }

@@ -66,6 +66,8 @@ export interface RoomWatch {
   noteEviction(key: string, ids: readonly string[], reason: string): void
   /** Starts a look at once, or another one after the present look. */
   lookNow(): void
+  /** Starts a look at once, unless one is under way. */
+  lookUnlessLooking(): void
   /** Ends the watch: no snapshot comes afterwards. Repeatable. */
   stop(): void
 }
@@ -134,6 +136,10 @@ class Watch implements RoomWatch {
 
   lookNow(): void {
     this.#isAskedAgain = true
+    this.#endPause()
+  }
+
+  lookUnlessLooking(): void {
     this.#endPause()
   }
 

@@ -33,6 +33,6 @@ export class WatchedTimes {
   }
 }
 
-/** A look at very many keys takes some seconds. */
-const LONGEST_PAUSE_MS = 15_000
+/** If more time than this lies between two looks, nobody has looked in between. A look at very many keys takes some seconds. */
+export const LONGEST_PAUSE_MS = 15_000
 const MOST = 1000

@@ -156,13 +156,44 @@ test('a loss is kept with its key, its ttl and its last renewal, and an election
     room('calm#leader', 3000, 2000),
   ])
   expect(history.totals.at(-1)).toMatchObject({ keys: 2, holding: 2 })
-  look(30, [room('mailer', 90_000, 1000), room('mailer#leader', 90_000, 1000)])
+  for (const seconds of [10, 20, 30]) {
+    const times = [60_000 + seconds * 1000, 31_000 - seconds * 1000] as const
+    look(seconds, [room('mailer', ...times), room('mailer#leader', ...times)])
+  }
   look(32, [])
   expect(history.losses).toMatchObject([
     { key: 'calm#leader', hold: { end: 'expired', ttlMs: 5000 } },
     { key: 'mailer', hold: { end: 'expired', ttlMs: 30_000, renewedAt: at + 1000, untilAt: at + 32_000 } },
   ])
-  expect(history.totals.map(({ expired }) => expired)).toEqual([0, 0, 1, 1])
+  expect(history.totals.map(({ expired }) => expired)).toEqual([0, 0, 1, 0, 0, 1])
+})
+
+test('how a hold ended while nobody looked is unclear', () => {
+  const history = new RoomHistory(UNLIMITED)
+  const at = Date.now()
+  const look = (seconds: number, holders: readonly InspectedHolder[]) =>
+    history.look(
+      new Map(holders.map((each) => [each.id, { key: each.id, queue: [], closedMs: 0, holders: [each] }])),
+      {
+        at: at + seconds * 1000,
+        begunMs: performance.now() - 10,
+      },
+    )
+  const short = { ...HOLDER, id: 'short', heldMs: 40_000, remainingMs: 20_000 }
+  const long = { ...HOLDER, id: 'long', heldMs: 40_000, remainingMs: 480_000 }
+  look(0, [])
+  look(1, [short, long])
+  look(61, [])
+  for (const key of ['short', 'long']) expect(history.of(key)?.holds).toMatchObject([{ end: 'unclear' }])
+  expect(history.losses).toEqual([])
+})
+
+test('the time that was watched goes back no further than what is kept', () => {
+  const history = new RoomHistory({ ...UNLIMITED, keepMs: 60_000 })
+  const at = Date.now()
+  for (let seconds = 0; seconds <= 300; seconds += 10)
+    history.look(new Map(), { at: at + seconds * 1000, begunMs: performance.now() - 10 })
+  expect(history.watched).toEqual([{ fromAt: at + 240_000, untilAt: at + 300_000 }])
 })
 
 test('the ttl is known from a new hold or from a renewal, and less than half of it left means late', () => {
@@ -503,6 +534,33 @@ test('looking now does not wait for the next look, and after stop there is none'
   watched.stop()
   await locks.acquire('k2')
   expect(watched.snapshot).toBe(snapshots.at(-1))
+})
+
+test('a caller that wants a fresh look waits for the one that is under way, and needs no other', async () => {
+  let looks = 0
+  let end = () => {}
+  const watched = watch(
+    { everyMs: 3_600_000 },
+    {
+      caveats: async () => [],
+      async *inspect() {
+        looks += 1
+        await new Promise<void>((resolve) => {
+          end = resolve
+        })
+        yield* []
+      },
+    },
+  )
+  await until('it looks', () => looks === 1)
+  watched.lookUnlessLooking()
+  end()
+  await until('it has looked', () => watched.snapshot.at > 0)
+  await sleep(100)
+  expect(looks).toBe(1)
+  watched.lookUnlessLooking()
+  await until('it looks again', () => looks === 2)
+  end()
 })
 
 test('it ends by itself when the locks are closed', async () => {
