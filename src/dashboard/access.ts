@@ -81,7 +81,7 @@ export class Access {
  * passes on, too, as it may come from anywhere.
  */
 function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
-  // No browser speaks HTTP/1.0, but nginx does to its upstream, and by default without any header that marks a proxy.
+  // No browser speaks HTTP/1.0, but nginx before 1.29.7 does to its upstream, and by default without any header that marks a proxy.
   const isPassedOn = httpVersion === '1.0' || Object.keys(headers).some((name) => PROXY_MARK.test(name))
   const host = hostOf(headers) ?? ''
   if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false

@@ -87,7 +87,7 @@ export class Connection {
     }
     // Before the answer is shown, as that may fail.
     clearTimeout(this.#retry)
-    if (answer?.status !== 403) this.#retry = setTimeout(() => this.#open(), 2000)
+    this.#retry = setTimeout(() => this.#open(), answer?.status === 403 ? AFTER_REFUSAL_MS : 2000)
     // There are too many streams, or a proxy lets none through.
     if (answer?.ok && content !== undefined) this.#handlers.onView(content)
     else if (answer !== undefined && answer.status >= 400 && answer.status < 500)
@@ -96,6 +96,8 @@ export class Connection {
   }
 }
 
+/** A login may be renewed elsewhere, or what decides may be restarting. */
+const AFTER_REFUSAL_MS = 30_000
 /** Even with very many keys there is a look every few seconds. */
 const SILENT_MS = 20_000
 

@@ -92,6 +92,7 @@ export function keysView({ place, go, say }) {
       const fromAt = Math.min(view.totals[0]?.at ?? view.now, view.now - LEAST_PLACES * 1000)
       const keys = view.rows.filter((row) => row.tag === 'key')
       const ticked = new Set(chosen.keys)
+      for (const key of fences.keys()) if (!ticked.has(key)) fences.delete(key)
       for (const { key, lastFence } of keys) if (!ticked.has(key)) fences.set(key, lastFence)
       reconcile(
         rows,
