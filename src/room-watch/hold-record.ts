@@ -74,16 +74,27 @@ export class KeyRecord implements KeyHistory {
   }
 
   /** The new hold; `undefined` where it is known: an earlier look missed it, and it is still there. */
-  begin({ id, fence, owner, units, limit, heldMs }: InspectedHolder, at: number): HoldRecord | undefined {
-    return this.find(id) === undefined
-      ? this.restore({ id, fence, owner, units, limit, fromAt: at - heldMs })
-      : undefined
+  begin(holder: InspectedHolder, at: number): HoldRecord | undefined {
+    return this.find(holder.id) === undefined ? this.#add(holder, at) : undefined
+  }
+
+  /** The hold, also if there were too many to remember it. */
+  get(holder: InspectedHolder, at: number): HoldRecord {
+    return this.find(holder.id) ?? this.#add(holder, at)
   }
 
   restore(hold: HoldRecord): HoldRecord {
     this.holds.push(hold)
-    if (this.holds.length > this.#most) this.holds.shift()
+    if (this.holds.length > this.#most) {
+      // How a hold ends is to be noted in it, also if others of the key change hands meanwhile.
+      const over = this.holds.findIndex(({ end }) => end !== undefined)
+      this.holds.splice(Math.max(over, 0), 1)
+    }
     return hold
+  }
+
+  #add({ id, fence, owner, units, limit, heldMs }: InspectedHolder, at: number): HoldRecord {
+    return this.restore({ id, fence, owner, units, limit, fromAt: at - heldMs })
   }
 
   sample(sample: KeySample): void {

@@ -238,9 +238,9 @@ export class RoomHistory {
     const untilAt = Math.max(this.#lookedAt, earliestAt)
     const ends = without(known, holders).map((holder) => {
       const ending = { ...this.#endOf(holder), untilAt }
-      const hold = record.find(holder.id)
-      if (hold !== undefined && hold.end === undefined) this.#end(key, hold, ending)
-      return hold?.end ?? ending.end
+      const hold = record.get(holder, this.#lookedAt)
+      if (hold.end === undefined) this.#end(key, hold, ending)
+      return hold.end ?? ending.end
     })
     for (const holder of begun) this.#note(key, record.begin(holder, at))
     record.sample({ at, holding: holders.length, waiting })

@@ -188,6 +188,35 @@ test('how a hold ended while nobody looked is unclear', () => {
   expect(history.losses).toEqual([])
 })
 
+test.each([2, 10])(
+  'the loss of a long hold is listed although others of %i permits change hands',
+  (permits) => {
+    const history = new RoomHistory({ ...UNLIMITED, entries: 5 })
+    const at = Date.now()
+    const long = { ...HOLDER, id: 'long' }
+    const look = (seconds: number, holders: readonly InspectedHolder[]) =>
+      history.look(new Map([['k', { key: 'k', queue: [], closedMs: 0, holders }]]), {
+        at: at + seconds * 1000,
+        begunMs: performance.now() - 10,
+      })
+    look(0, [])
+    for (let seconds = 1; seconds <= 20; seconds += 1) {
+      const others = Array.from({ length: permits - 1 }, (_, n) => ({
+        ...{ ...HOLDER, id: `${seconds}:${n}`, heldMs: 10, remainingMs: 9990 },
+      }))
+      look(seconds, [
+        { ...long, heldMs: seconds * 1000, remainingMs: seconds < 20 ? 10_000 : 4000 },
+        ...others,
+      ])
+    }
+    look(30, [])
+    look(31, [])
+    expect(history.losses.filter(({ hold }) => hold.id === 'long')).toMatchObject([
+      { hold: { end: 'expired' } },
+    ])
+  },
+)
+
 test('the time that was watched goes back no further than what is kept', () => {
   const history = new RoomHistory({ ...UNLIMITED, keepMs: 60_000 })
   const at = Date.now()
