@@ -2552,15 +2552,16 @@ function timeline({ holds, watched }) {
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
-/** @param {KeyJson} view */
-function stateOf({ holding, waiting, closedMs, isElection, observers }) {
+/** @param {KeyJson & { isCut: boolean }} view */
+function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
   const parts = [
     holding > 0 && \`\${holding.toLocaleString('en')} holding\`,
     closedMs > 0 && \`closed by a lock-delay for \${age(closedMs)}\`,
     waiting > 0 && \`\${waiting.toLocaleString('en')} waiting\`,
     isElection && \`an election, \${counted(observers, 'observer')}\`,
   ].filter(Boolean)
-  return parts.length === 0 ? 'free' : parts.join(', ')
+  if (parts.length > 0) return parts.join(', ')
+  return isCut ? 'not among the keys that were read' : 'free'
 }
 
 /** A heading and a table, hidden while the table is empty. */
@@ -3009,13 +3010,14 @@ export function keysView({ place, go, say }) {
         view.site.allowEvict,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
+      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place, view))
       pager.update(view)
     },
   }
 }
 
-function nothing({ search = '', show = 'all' }) {
+function nothing({ search = '', show = 'all' }, { isCut }) {
+  if (isCut) return 'No key of those that were read is like that.'
   if (search !== '') return 'No key and no owner is called like that.'
   if (show === 'contended') return 'Nobody waits for a key.'
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'

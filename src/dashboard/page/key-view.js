@@ -141,15 +141,16 @@ function timeline({ holds, watched }) {
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
-/** @param {KeyJson} view */
-function stateOf({ holding, waiting, closedMs, isElection, observers }) {
+/** @param {KeyJson & { isCut: boolean }} view */
+function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
   const parts = [
     holding > 0 && `${holding.toLocaleString('en')} holding`,
     closedMs > 0 && `closed by a lock-delay for ${age(closedMs)}`,
     waiting > 0 && `${waiting.toLocaleString('en')} waiting`,
     isElection && `an election, ${counted(observers, 'observer')}`,
   ].filter(Boolean)
-  return parts.length === 0 ? 'free' : parts.join(', ')
+  if (parts.length > 0) return parts.join(', ')
+  return isCut ? 'not among the keys that were read' : 'free'
 }
 
 /** A heading and a table, hidden while the table is empty. */

@@ -114,13 +114,17 @@ export function keysView({ place, go, say }) {
         view.site.allowEvict,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place))
+      setText(
+        empty,
+        view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place, view),
+      )
       pager.update(view)
     },
   }
 }
 
-function nothing({ search = '', show = 'all' }) {
+function nothing({ search = '', show = 'all' }, { isCut }) {
+  if (isCut) return 'No key of those that were read is like that.'
   if (search !== '') return 'No key and no owner is called like that.'
   if (show === 'contended') return 'Nobody waits for a key.'
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
