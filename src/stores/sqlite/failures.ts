@@ -1,4 +1,4 @@
-import { accessSync, constants, existsSync, realpathSync } from 'node:fs'
+import { accessSync, constants, existsSync, realpathSync, statSync } from 'node:fs'
 import { messageOf } from '../../base/thrown.ts'
 import { StoreError } from '../../errors.ts'
 import { nearestFolder } from './create-file.ts'
@@ -100,6 +100,16 @@ function notWritable(path: string, cause: unknown): StoreError {
   )
 }
 
+/** @throws if a right is missing, or if the file was deleted meanwhile. */
+function mayWrite(file: string): boolean {
+  if (existsSync(file)) {
+    accessSync(file, constants.R_OK | constants.W_OK)
+    return !statSync(file).isDirectory()
+  }
+  accessSync(nearestFolder(file), constants.W_OK | constants.X_OK)
+  return true
+}
+
 /** SQLite has one code for a file without rights, a path that is too long, and a process without a free file descriptor. */
 function notOpened(path: string, cause: unknown): StoreError {
   // On Windows a program cannot ask for its rights in this way.
@@ -114,9 +124,10 @@ function notOpened(path: string, cause: unknown): StoreError {
         { cause },
       )
     for (const each of [real, `${real}-wal`, `${real}-shm`])
-      accessSync(existsSync(each) ? each : nearestFolder(each), constants.R_OK | constants.W_OK)
-  } catch {
-    return notWritable(path, cause)
+      if (!mayWrite(each)) return notWritable(path, cause)
+  } catch (error) {
+    // Another process may have deleted one of the files just now.
+    if (!isSystemError(error) || !PASSING.includes(error.code)) return notWritable(path, cause)
   }
   return new StoreError(
     'store-unavailable',

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { statSync, writeFileSync } from 'node:fs'
+import { mkdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
 import { toStoreError } from '../../../src/stores/sqlite/failures.ts'
@@ -41,6 +41,12 @@ test('a file that is deleted between two looks at it is unavailable, and one beh
   writeFileSync(path, '')
   expect(errorOf(join(folder, 'gone.db'))).toMatchObject({ code: 'store-unavailable' })
   expect(errorOf(join(path, 'locks.db'))).toMatchObject({ code: 'store-refused' })
+})
+
+test('a folder in the place of the lock file is refused', async () => {
+  const path = join(folder, 'taken')
+  mkdirSync(path)
+  await expect(openSqlite(path)).rejects.toMatchObject({ code: 'store-refused' })
 })
 
 function errorOf(path: string): unknown {
