@@ -123,6 +123,8 @@ async function tryToWrite(
   if (isInDoubt && present === undefined) session.orphans.add(ticket)
   if (fences.changed(reply.ranges[0]?.pairs[0])) return UNKNOWN_ROOM
   if (present !== undefined) return decided(answerFound(session, present, ticket, { isInDoubt }))
+  // The base of the fences is another one by now. Nothing was read of the room.
+  if (place.tag === 'behind') return UNKNOWN_ROOM
   return { tag: 'stale', room: roomOf(session, ticket, pairs, revision) }
 }
 
@@ -194,11 +196,11 @@ export async function acquireAll(
     const pair = reply.ranges[index]?.pairs[0]
     return pair && answerFound(session, pair, ticket, { isInDoubt })
   })
-  if (answers.every((answer) => answer === undefined)) {
-    // An earlier try may still write the keys, once the rooms are empty.
-    if (isInDoubt) for (const ticket of tickets) session.orphans.add(ticket)
-    return undefined
-  }
+  // An earlier try may still write the keys, once the rooms are empty.
+  if (isInDoubt)
+    for (const [index, ticket] of tickets.entries())
+      if (answers[index] === undefined) session.orphans.add(ticket)
+  if (answers.every((answer) => answer === undefined)) return undefined
   return (await sent(session, tickets, Promise.all(answers))).map((answer, index) => {
     if (answer?.tag === 'held') return answer.fence
     throw tooBusy((tickets[index] as Ticket).key)
