@@ -78,14 +78,20 @@ export class Access {
 
 /**
  * Refuses DNS rebinding, where another site's name resolves to 127.0.0.1: `Host` still has that name. Refuses what a proxy
- * passes on, too, as it may come from anywhere.
+ * passes on, too, as it may come from anywhere. nginx leaves no other mark than the `Origin` of a POST since 1.29.7.
  */
 function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
   // No browser speaks HTTP/1.0, but nginx before 1.29.7 does to its upstream, and by default without any header that marks a proxy.
   const isPassedOn = httpVersion === '1.0' || Object.keys(headers).some((name) => PROXY_MARK.test(name))
   const host = hostOf(headers) ?? ''
-  if (isPassedOn || !/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
+  if (isPassedOn || isFromElsewhere(headers.origin)) return false
+  if (!/^[\w.:[\]-]+$/.test(host) || !URL.canParse(`http://${host}`)) return false
   return isLoopback(socket.remoteAddress ?? '') && isLoopback(new URL(`http://${host}`).hostname)
+}
+
+/** Whether the browser has reached the page under the name of another machine, and a proxy has changed `Host`. */
+function isFromElsewhere(origin: string | undefined): boolean {
+  return origin !== undefined && URL.canParse(origin) && !isLoopback(new URL(origin).hostname)
 }
 
 /** HTTP/2 sends `:authority` instead of `Host`. */

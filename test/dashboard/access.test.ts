@@ -305,6 +305,20 @@ test.each<
     { allowEvict: true },
     { sends: { 'x-forwarded-for': '10.0.0.1' }, look: 403, evict: 403 },
   ],
+  [
+    'allowEvict, through a proxy that changes the host and leaves no mark',
+    { allowEvict: true },
+    {
+      sends: { origin: 'https://locks.example', 'sec-fetch-site': 'same-origin' },
+      look: 403,
+      evict: 403,
+    },
+  ],
+  [
+    'allowEvict, from a page on this machine',
+    { allowEvict: true },
+    { sends: { origin: 'http://localhost:1', 'sec-fetch-site': 'same-origin' }, look: 200, evict: 200 },
+  ],
   ['a token', { token: TOKEN }, { look: 401, evict: 401 }],
   [
     'a token that is sent',
