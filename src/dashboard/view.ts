@@ -1,6 +1,6 @@
 import type { InspectedRoom } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
-import type { KeyHistory, KeyHold } from '../room-watch/hold-record.ts'
+import type { HoldRecord, KeyHistory, KeyHold } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
 import { withoutObservers } from '../room-watch/ticket-facts.ts'
 import { type KeysRequest, keysView, knownElections, rowJson } from './keys-view.ts'
@@ -141,10 +141,16 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
       .slice(0, KEY_TICKETS)
       .map((holder) => holderJson(holder, { longest: KEY_TEXT, renewals: watch.renewalsOf(holder.id) })),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
-    holds: holds.slice(-KEY_HOLDS).map((hold) => holdJson(hold, ROW_TEXT)),
+    holds: lastHolds(holds).map((hold) => holdJson(hold, ROW_TEXT)),
     samples: samples.slice(-KEY_HOLDS).map(sampleJson),
     watched: watch.watched.slice(-KEY_HOLDS).map(({ fromAt, untilAt }) => [fromAt, untilAt]),
   }
+}
+
+/** The newest holds, and the older ones that still last. */
+function lastHolds(holds: readonly HoldRecord[]): readonly HoldRecord[] {
+  const lasting = holds.slice(0, -KEY_HOLDS).filter(({ end }) => end === undefined)
+  return [...lasting.slice(-KEY_TICKETS), ...holds.slice(-KEY_HOLDS)]
 }
 
 const FREE: Omit<InspectedRoom, 'key'> = { holders: [], queue: [], closedMs: 0 }

@@ -207,11 +207,15 @@ export class RoomHistory {
   /** The store does not say why a ticket is gone. An eviction from here is noted, before or after a look misses the ticket. */
   noteEviction(key: string, ids: readonly string[], { reason, at }: { reason: string; at: number }): void {
     if (this.of(key) === undefined) return
-    for (const hold of this.#record(key, this.#rooms?.get(key)).holds) {
-      if (!ids.includes(hold.id)) continue
-      const { untilAt = at } = hold
-      this.#end(key, hold, { untilAt, end: 'evicted', reason })
+    const room = this.#rooms?.get(key)
+    const record = this.#record(key, room)
+    const sizeBefore = record.size
+    for (const id of ids) {
+      const holder = room?.holders.find((each) => each.id === id)
+      const hold = holder === undefined ? record.find(id) : record.get(holder, this.#lookedAt)
+      if (hold !== undefined) this.#end(key, hold, { untilAt: hold.untilAt ?? at, end: 'evicted', reason })
     }
+    this.#size += record.size - sizeBefore
     this.#forget()
   }
 

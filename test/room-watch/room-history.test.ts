@@ -213,3 +213,18 @@ test('keys of an earlier run stay for as long as they are kept, also if no look 
   look(history, 6_700_000, ['seen'], isCut)
   expect([...history.changed]).toEqual(['open'])
 })
+
+test('an eviction is a loss also if there were too many holders to remember all of them', () => {
+  const history = new RoomHistory({ ...LIMITS, entries: 3 })
+  const lookAt = (at: number, ids: readonly string[]) => {
+    const holders = ids.map((id) => ({ ...HOLDER, id, limit: 10 }))
+    history.look(new Map([['k', { key: 'k', holders, queue: [], closedMs: 0 }]]), { at, begunMs: 0 })
+  }
+  const ids = ['a', 'b', 'c', 'd', 'e']
+  lookAt(1000, ids)
+  history.noteEviction('k', ['waiter', ...ids.slice(0, 4)], { reason: 'stuck', at: 1500 })
+  lookAt(2000, ['e'])
+  expect(history.losses.map(({ hold: { id, end } }) => [id, end])).toEqual(
+    ids.slice(0, 4).map((id) => [id, 'evicted']),
+  )
+})

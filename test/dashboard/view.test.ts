@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest'
+import { viewOf } from '../../src/dashboard/view.ts'
+import type { KeyJson } from '../../src/dashboard/view-json.ts'
+import type { HoldRecord, KeyHistory } from '../../src/room-watch/hold-record.ts'
+import type { RoomWatch } from '../../src/room-watch/room-watch.ts'
+
+const HOLD: HoldRecord = { id: 'a', fence: 1n, owner: {}, units: 1, limit: 2, fromAt: 1000 }
+
+function keyOf(history: KeyHistory): KeyJson {
+  const watch: RoomWatch = {
+    snapshot: { at: 1e6, rooms: [], isCut: false, caveats: [], store: { tag: 'present', lookMs: 1 } },
+    ...{ totals: [], losses: [], watched: [], changed: [] },
+    processes: { view: () => [], heardAt: () => undefined },
+    historyOf: () => history,
+    renewalsOf: () => undefined,
+    ...{ noteEviction() {}, lookNow() {}, lookUnlessLooking() {}, stop() {} },
+  }
+  return viewOf(watch, { view: 'key', key: 'k' }) as KeyJson & ReturnType<typeof viewOf>
+}
+
+function overAt(count: number): readonly HoldRecord[] {
+  return Array.from({ length: count }, (_, n) => ({
+    ...{ ...HOLD, id: `${n}`, fromAt: 2000 + n, untilAt: 2001 + n },
+    end: 'released' as const,
+  }))
+}
+
+test('a key shows a hold that lasts beside any number of later ones', () => {
+  const { holds } = keyOf({ holds: [{ ...HOLD, id: 'long' }, ...overAt(500)], samples: [] })
+  expect(holds.map(({ id }) => id)).toEqual(['long', ...Array.from({ length: 200 }, (_, n) => `${n + 300}`)])
+})
