@@ -175,17 +175,25 @@ export interface ElectionJson {
   readonly observers: number
 }
 
-export interface KeyJson extends ElectionJson {
+export interface KeyJson extends ElectionJson, KeyHistoryJson {
   readonly key: string
   readonly closedMs: number
   readonly holding: number
   readonly waiting: number
   readonly holders: readonly HolderJson[]
   readonly queue: readonly WaiterJson[]
-  readonly holds: readonly HoldJson[]
-  readonly samples: readonly SampleJson[]
   /** The stretches of time in which the dashboard looked, oldest first. */
   readonly watched: readonly (readonly [fromAt: number, untilAt: number])[]
+}
+
+/** The newest holds and samples of a key, and the older holds that still last. */
+export interface KeyHistoryJson {
+  readonly holds: readonly HoldJson[]
+  readonly samples: readonly SampleJson[]
+  /** Since when all holds are among these; `undefined` if none is left out. */
+  readonly holdsFromAt: number | undefined
+  /** The same for the samples. */
+  readonly samplesFromAt: number | undefined
 }
 
 export interface HolderJson {

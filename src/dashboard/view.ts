@@ -11,6 +11,7 @@ import { type ProcessesRequest, processesView } from './processes-view.ts'
 import { holderJson, holdJson, ownerText, sampleJson, waiterJson } from './ticket-json.ts'
 import type {
   ContentionJson,
+  KeyHistoryJson,
   KeyJson,
   KeysJson,
   LossesJson,
@@ -129,7 +130,7 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
   const elections = knownElections(rooms)
   const room = rooms.find((each) => each.key === key) ?? { key, ...FREE }
   const { holders, queue, closedMs } = withoutObservers(elections, room)
-  const { holds = [], samples = [] } = watch.historyOf(key) ?? {}
+  const history = watch.historyOf(key) ?? { holds: [], samples: [] }
   return {
     key,
     isElection: elections.has(key),
@@ -141,16 +142,26 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
       .slice(0, KEY_TICKETS)
       .map((holder) => holderJson(holder, { longest: KEY_TEXT, renewals: watch.renewalsOf(holder.id) })),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
-    holds: lastHolds(holds).map((hold) => holdJson(hold, ROW_TEXT)),
-    samples: samples.slice(-KEY_HOLDS).map(sampleJson),
+    ...historyJson(history),
     watched: watch.watched.slice(-KEY_HOLDS).map(({ fromAt, untilAt }) => [fromAt, untilAt]),
   }
 }
 
-/** The newest holds, and the older ones that still last. */
-function lastHolds(holds: readonly HoldRecord[]): readonly HoldRecord[] {
-  const lasting = holds.slice(0, -KEY_HOLDS).filter(({ end }) => end === undefined)
-  return [...lasting.slice(-KEY_TICKETS), ...holds.slice(-KEY_HOLDS)]
+/** The newest holds and samples, and the older holds that still last. */
+function historyJson({ holds, samples, holdsFromAt, samplesFromAt }: KeyHistory): KeyHistoryJson {
+  const older = holds.slice(0, -KEY_HOLDS)
+  const lasting = older.filter(({ end }) => end === undefined).slice(-KEY_TICKETS)
+  const shown = samples.slice(-KEY_HOLDS)
+  return {
+    holds: [...lasting, ...holds.slice(-KEY_HOLDS)].map((hold) => holdJson(hold, ROW_TEXT)),
+    samples: shown.map(sampleJson),
+    holdsFromAt: older.reduce(laterEnd, holdsFromAt),
+    samplesFromAt: shown.length < samples.length ? shown[0]?.at : samplesFromAt,
+  }
+}
+
+function laterEnd(latestAt: number | undefined, { untilAt }: HoldRecord): number | undefined {
+  return untilAt === undefined ? latestAt : Math.max(untilAt, latestAt ?? untilAt)
 }
 
 const FREE: Omit<InspectedRoom, 'key'> = { holders: [], queue: [], closedMs: 0 }

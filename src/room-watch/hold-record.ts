@@ -47,6 +47,9 @@ export interface KeyHistory {
   readonly holds: readonly HoldRecord[]
   /** One for each change. */
   readonly samples: readonly KeySample[]
+  /** Since when all of them are there; `undefined` if there were never too many. */
+  readonly holdsFromAt?: number | undefined
+  readonly samplesFromAt?: number | undefined
 }
 
 /** How a hold is over, and what was known of it by then. */
@@ -57,6 +60,8 @@ export type HoldEnding = Required<Pick<HoldRecord, 'untilAt' | 'end'>> &
 export class KeyRecord implements KeyHistory {
   readonly holds: HoldRecord[] = []
   readonly samples: KeySample[] = []
+  holdsFromAt: number | undefined
+  samplesFromAt: number | undefined
   readonly #most: number
   /** When a look last had the key, as far as this was noted. */
   #seenAt: number | undefined
@@ -88,7 +93,8 @@ export class KeyRecord implements KeyHistory {
     if (this.holds.length > this.#most) {
       // How a hold ends is to be noted in it, also if others of the key change hands meanwhile.
       const over = this.holds.findIndex(({ end }) => end !== undefined)
-      this.holds.splice(Math.max(over, 0), 1)
+      const [dropped] = this.holds.splice(Math.max(over, 0), 1)
+      this.holdsFromAt = Math.max(dropped?.untilAt ?? hold.fromAt, this.holdsFromAt ?? 0)
     }
     return hold
   }
@@ -99,7 +105,9 @@ export class KeyRecord implements KeyHistory {
 
   sample(sample: KeySample): void {
     this.samples.push(sample)
-    if (this.samples.length > this.#most) this.samples.shift()
+    if (this.samples.length <= this.#most) return
+    this.samples.shift()
+    this.samplesFromAt = this.samples[0]?.at
   }
 
   /** Whether the counts of the last sample are the same. */

@@ -262,3 +262,31 @@ test('the number of expired holds leads to the list of them, and a key shows whe
     await browser.close()
   }
 })
+
+test('the picture of a key is grey where its holds are left out, and where nobody had begun to look', async () => {
+  const browser = await startBrowser()
+  try {
+    const past = new RecordFile(file, { keepMs: 3_600_000, store: undefined })
+    const beganAt = Date.now() - 600_000
+    const holds = Array.from({ length: 300 }, (_, n) => ({
+      key: 'job:1',
+      hold: {
+        ...{ id: `${n}`, fence: BigInt(n), owner: { host: 'h', pid: 1 }, units: 1, limit: 1 },
+        ...{ fromAt: beganAt + n * 1000, untilAt: beganAt + n * 1000 + 500, end: 'released' as const },
+      },
+    }))
+    past.save(holds, { fromAt: beganAt - 60_000, untilAt: Date.now() }, 0)
+    past.close()
+    await using opened = await open(locks, { record: { file } })
+    await using visited = await visit(browser, `${opened.server.url}#/key?key=job%3A1`)
+    const { page } = visited
+    const grey = page.locator('.picture .unseen title', { hasText: /^nothing is known before / })
+    await page.getByRole('combobox', { name: 'How far back' }).selectOption('1 hour')
+    await until('both are grey', async () => new Set(await grey.allTextContents()).size === 2)
+    await page.getByRole('button', { name: 'All 201 of the timeline' }).dispatchEvent('click')
+    await page.getByRole('cell', { name: /^some holds before .* are left out$/ }).waitFor()
+    expect(visited.wrongs).toEqual([])
+  } finally {
+    await browser.close()
+  }
+})

@@ -29,3 +29,13 @@ test('a key shows a hold that lasts beside any number of later ones', () => {
   const { holds } = keyOf({ holds: [{ ...HOLD, id: 'long' }, ...overAt(500)], samples: [] })
   expect(holds.map(({ id }) => id)).toEqual(['long', ...Array.from({ length: 200 }, (_, n) => `${n + 300}`)])
 })
+
+test('a key says since when its history is complete', () => {
+  const samples = Array.from({ length: 300 }, (_, n) => ({ at: 3000 + n, holding: 1, waiting: n % 2 }))
+  expect(keyOf({ holds: overAt(200), samples: samples.slice(0, 200) })).toMatchObject({
+    ...{ holdsFromAt: undefined, samplesFromAt: undefined },
+  })
+  expect(keyOf({ holds: overAt(300), samples })).toMatchObject({ holdsFromAt: 2100, samplesFromAt: 3100 })
+  const dropped = { holdsFromAt: 1500, samplesFromAt: 1600 }
+  expect(keyOf({ holds: overAt(10), samples: samples.slice(0, 10), ...dropped })).toMatchObject(dropped)
+})

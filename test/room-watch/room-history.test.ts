@@ -228,3 +228,21 @@ test('an eviction is a loss also if there were too many holders to remember all 
     ids.slice(0, 4).map((id) => [id, 'evicted']),
   )
 })
+
+test('a key with too many entries says since when all of them are there', () => {
+  const history = new RoomHistory({ ...LIMITS, entries: 2 })
+  const lookAt = (at: number, ids: readonly string[]) => {
+    const holders = ids.map((id) => ({ ...HOLDER, id, limit: 2 }))
+    history.look(new Map([['k', { key: 'k', holders, queue: [], closedMs: 0 }]]), { at, begunMs: 0 })
+  }
+  const reach = () => {
+    const { holdsFromAt, samplesFromAt } = history.of('k') ?? {}
+    return [holdsFromAt, samplesFromAt]
+  }
+  lookAt(1000, ['long'])
+  lookAt(2000, ['long', 'a'])
+  expect(reach()).toEqual([undefined, undefined])
+  lookAt(3000, ['long', 'b'])
+  lookAt(4000, ['long'])
+  expect(reach()).toEqual([3000, 3000])
+})

@@ -2541,14 +2541,21 @@ function seenMs({ samples, holds, now }) {
 }
 
 /**
- * The holds of the key, newest first, and between them the times in which nobody looked.
+ * The holds of the key, newest first, and between them the times of which nothing is known.
  * @param {KeyJson} view
  */
-function timeline({ holds, watched }) {
+function timeline({ holds, watched, holdsFromAt }) {
   const fromAt = holds[0]?.fromAt ?? Number.POSITIVE_INFINITY
   const unseen = unseenIn(watched)
     .filter(({ untilAt }) => untilAt > fromAt)
-    .map((gap) => ({ id: \`unseen \${gap.fromAt}\`, unseen: gap, fromAt: gap.fromAt }))
+    .map((gap) => ({
+      ...{ id: \`unseen \${gap.fromAt}\`, fromAt: gap.fromAt },
+      unseen: \`nobody looked from \${clockTime(gap.fromAt)} to \${clockTime(gap.untilAt)}\`,
+    }))
+  if (holdsFromAt !== undefined) {
+    const text = \`some holds before \${clockTime(holdsFromAt)} are left out\`
+    unseen.push({ id: \`left out \${holdsFromAt}\`, fromAt: holdsFromAt, unseen: text })
+  }
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
@@ -2638,9 +2645,8 @@ function timelineRow(item) {
   return item.unseen === undefined ? holdRow() : unseenRow(item)
 }
 
-function unseenRow({ unseen: { fromAt, untilAt } }) {
-  const text = \`nobody looked from \${clockTime(fromAt)} to \${clockTime(untilAt)}\`
-  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, text))
+function unseenRow({ unseen }) {
+  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, unseen))
   return { node, update() {} }
 }
 
@@ -3010,7 +3016,10 @@ export function keysView({ place, go, say }) {
         view.site.allowEvict,
       )
       grid.hidden = view.rows.length === 0
-      setText(empty, view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place, view))
+      setText(
+        empty,
+        view.rows.length > 0 ? '' : view.at === 0 ? 'Nothing was seen yet.' : nothing(place, view),
+      )
       pager.update(view)
     },
   }
@@ -4165,7 +4174,7 @@ export function handOverPicture() {
   return {
     node,
     /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
-    update({ holds, samples, watched, now, rangeMs }) {
+    update({ holds, samples, watched, holdsFromAt, samplesFromAt, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
@@ -4181,6 +4190,7 @@ export function handOverPicture() {
       })
       picture.append(
         ...unseenIn(watched).flatMap((gap) => unseenNodes(gap, plan)),
+        ...unknownNodes({ watchedAt: watched[0]?.[0], holdsFromAt, samplesFromAt }, plan),
         ...gridLines(plan),
         ...lanes.flatMap((lane, index) => laneNodes(lane, index, plan)),
         ...queueNodes(samples, plan),
@@ -4199,10 +4209,22 @@ export function unseenIn(watched) {
 }
 
 function unseenNodes({ fromAt, untilAt }, { x, height }) {
-  const [left, right] = [x(fromAt), x(untilAt)]
-  if (right - left < 1) return []
   const text = \`nobody looked from \${clockTime(fromAt)} to \${clockTime(untilAt)}\`
-  const area = { x: left.toFixed(1), y: 0, width: (right - left).toFixed(1), height: height - AXIS }
+  return greyNodes(text, [x(fromAt), x(untilAt)], [0, height - AXIS])
+}
+
+/** The times before somebody looked, before the oldest hold that is remembered, and before the oldest length of the queue. */
+function unknownNodes({ watchedAt = 0, holdsFromAt = 0, samplesFromAt = 0 }, { x, left, height, queueTop }) {
+  const before = (at, rows) => greyNodes(\`nothing is known before \${clockTime(at)}\`, [left, x(at)], rows)
+  return [
+    ...before(Math.max(watchedAt, holdsFromAt), [0, queueTop]),
+    ...before(Math.max(watchedAt, samplesFromAt), [queueTop, height - AXIS]),
+  ]
+}
+
+function greyNodes(text, [left, right], [top, bottom]) {
+  if (right - left < 1) return []
+  const area = { x: left.toFixed(1), y: top, width: (right - left).toFixed(1), height: bottom - top }
   return [drawn('g', { class: 'unseen' }, drawn('rect', area), drawn('title', {}, text))]
 }
 

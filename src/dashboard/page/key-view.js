@@ -130,14 +130,21 @@ function seenMs({ samples, holds, now }) {
 }
 
 /**
- * The holds of the key, newest first, and between them the times in which nobody looked.
+ * The holds of the key, newest first, and between them the times of which nothing is known.
  * @param {KeyJson} view
  */
-function timeline({ holds, watched }) {
+function timeline({ holds, watched, holdsFromAt }) {
   const fromAt = holds[0]?.fromAt ?? Number.POSITIVE_INFINITY
   const unseen = unseenIn(watched)
     .filter(({ untilAt }) => untilAt > fromAt)
-    .map((gap) => ({ id: `unseen ${gap.fromAt}`, unseen: gap, fromAt: gap.fromAt }))
+    .map((gap) => ({
+      ...{ id: `unseen ${gap.fromAt}`, fromAt: gap.fromAt },
+      unseen: `nobody looked from ${clockTime(gap.fromAt)} to ${clockTime(gap.untilAt)}`,
+    }))
+  if (holdsFromAt !== undefined) {
+    const text = `some holds before ${clockTime(holdsFromAt)} are left out`
+    unseen.push({ id: `left out ${holdsFromAt}`, fromAt: holdsFromAt, unseen: text })
+  }
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
@@ -227,9 +234,8 @@ function timelineRow(item) {
   return item.unseen === undefined ? holdRow() : unseenRow(item)
 }
 
-function unseenRow({ unseen: { fromAt, untilAt } }) {
-  const text = `nobody looked from ${clockTime(fromAt)} to ${clockTime(untilAt)}`
-  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, text))
+function unseenRow({ unseen }) {
+  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, unseen))
   return { node, update() {} }
 }
 

@@ -13,7 +13,7 @@ export function handOverPicture() {
   return {
     node,
     /** @param {ViewJson & KeyJson & { rangeMs: number }} view */
-    update({ holds, samples, watched, now, rangeMs }) {
+    update({ holds, samples, watched, holdsFromAt, samplesFromAt, now, rangeMs }) {
       const fromAt = now - rangeMs
       const seen = holds.filter(({ untilAt = now }) => untilAt >= fromAt)
       const lanes = lanesOf(seen)
@@ -29,6 +29,7 @@ export function handOverPicture() {
       })
       picture.append(
         ...unseenIn(watched).flatMap((gap) => unseenNodes(gap, plan)),
+        ...unknownNodes({ watchedAt: watched[0]?.[0], holdsFromAt, samplesFromAt }, plan),
         ...gridLines(plan),
         ...lanes.flatMap((lane, index) => laneNodes(lane, index, plan)),
         ...queueNodes(samples, plan),
@@ -47,10 +48,22 @@ export function unseenIn(watched) {
 }
 
 function unseenNodes({ fromAt, untilAt }, { x, height }) {
-  const [left, right] = [x(fromAt), x(untilAt)]
-  if (right - left < 1) return []
   const text = `nobody looked from ${clockTime(fromAt)} to ${clockTime(untilAt)}`
-  const area = { x: left.toFixed(1), y: 0, width: (right - left).toFixed(1), height: height - AXIS }
+  return greyNodes(text, [x(fromAt), x(untilAt)], [0, height - AXIS])
+}
+
+/** The times before somebody looked, before the oldest hold that is remembered, and before the oldest length of the queue. */
+function unknownNodes({ watchedAt = 0, holdsFromAt = 0, samplesFromAt = 0 }, { x, left, height, queueTop }) {
+  const before = (at, rows) => greyNodes(`nothing is known before ${clockTime(at)}`, [left, x(at)], rows)
+  return [
+    ...before(Math.max(watchedAt, holdsFromAt), [0, queueTop]),
+    ...before(Math.max(watchedAt, samplesFromAt), [queueTop, height - AXIS]),
+  ]
+}
+
+function greyNodes(text, [left, right], [top, bottom]) {
+  if (right - left < 1) return []
+  const area = { x: left.toFixed(1), y: top, width: (right - left).toFixed(1), height: bottom - top }
   return [drawn('g', { class: 'unseen' }, drawn('rect', area), drawn('title', {}, text))]
 }
 
