@@ -267,10 +267,11 @@ class DashboardHandler {
   }
 
   #queryOf(query: URLSearchParams): { readonly query: ViewQuery; readonly ready: () => Promise<void> } {
-    const { allowEvict, allowJobChanges, title, record } = this.#settings
+    const { allowEvict, allowJobChanges, title, prefix, record } = this.#settings
     const jobs = this.#jobs
     const site: SiteJson = {
       title,
+      prefix,
       allowEvict,
       hasJobs: jobs !== undefined,
       allowJobChanges,

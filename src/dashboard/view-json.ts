@@ -30,6 +30,8 @@ export interface HistoryJson {
 
 export interface SiteJson {
   readonly title: string
+  /** Only keys that begin with it are read. */
+  readonly prefix: string
   readonly allowEvict: boolean
   readonly hasJobs: boolean
   readonly allowJobChanges: boolean

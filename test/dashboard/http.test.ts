@@ -216,7 +216,10 @@ describe('a view', () => {
         holders: [{ mode: '2 of 5', state: 'held', owner: { pid: process.pid, label: 'test' } }],
       },
     ])
-    expect(site).toEqual({ title: 'Locks', allowEvict: true, allowJobChanges: false, hasJobs: false })
+    expect(site).toEqual({
+      ...{ title: 'Locks', prefix: '', hasJobs: false },
+      ...{ allowEvict: true, allowJobChanges: false },
+    })
     expect(state).toMatchObject({ tag: 'present' })
     giveUp.abort()
     await waiting

@@ -277,6 +277,20 @@ describe('a list', () => {
     await looking.close()
   })
 
+  test('does not call a key free, or unknown, that does not begin with the prefix', async () => {
+    await locks.acquire('other:1')
+    await locks.acquire('mine:1')
+    await using opened = await open({ prefix: 'mine:' })
+    const { page, url } = opened
+    await shows(page, ['mine:1'])
+    await page.locator('#search').fill('other')
+    await page.getByText('No key of those that were read is like that.').waitFor()
+    await page.goto(`${url}#/key?key=other:1`)
+    await page.getByText('not among the keys that were read', { exact: true }).waitFor()
+    await page.goto(`${url}#/key?key=mine:2`)
+    await page.getByText('free', { exact: true }).waitFor()
+  })
+
   test('is exported as a whole, in its order, with its filter', async () => {
     for (let n = 0; n < 120; n += 1) await locks.acquire(`key:${String(n).padStart(3, '0')}`)
     await locks.acquire('=cmd|"calc",1')

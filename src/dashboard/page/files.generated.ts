@@ -2559,8 +2559,8 @@ function timeline({ holds, watched, holdsFromAt }) {
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
-/** @param {KeyJson & { isCut: boolean }} view */
-function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
+/** @param {ViewJson & KeyJson} view */
+function stateOf({ key, holding, waiting, closedMs, isElection, observers, isCut, site }) {
   const parts = [
     holding > 0 && \`\${holding.toLocaleString('en')} holding\`,
     closedMs > 0 && \`closed by a lock-delay for \${age(closedMs)}\`,
@@ -2568,7 +2568,7 @@ function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
     isElection && \`an election, \${counted(observers, 'observer')}\`,
   ].filter(Boolean)
   if (parts.length > 0) return parts.join(', ')
-  return isCut ? 'not among the keys that were read' : 'free'
+  return isCut || !key.startsWith(site.prefix) ? 'not among the keys that were read' : 'free'
 }
 
 /** A heading and a table, hidden while the table is empty. */
@@ -3025,8 +3025,8 @@ export function keysView({ place, go, say }) {
   }
 }
 
-function nothing({ search = '', show = 'all' }, { isCut }) {
-  if (isCut) return 'No key of those that were read is like that.'
+function nothing({ search = '', show = 'all' }, { isCut, site }) {
+  if (isCut || (search !== '' && site.prefix !== '')) return 'No key of those that were read is like that.'
   if (search !== '') return 'No key and no owner is called like that.'
   if (show === 'contended') return 'Nobody waits for a key.'
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'

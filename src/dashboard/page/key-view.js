@@ -148,8 +148,8 @@ function timeline({ holds, watched, holdsFromAt }) {
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }
 
-/** @param {KeyJson & { isCut: boolean }} view */
-function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
+/** @param {ViewJson & KeyJson} view */
+function stateOf({ key, holding, waiting, closedMs, isElection, observers, isCut, site }) {
   const parts = [
     holding > 0 && `${holding.toLocaleString('en')} holding`,
     closedMs > 0 && `closed by a lock-delay for ${age(closedMs)}`,
@@ -157,7 +157,7 @@ function stateOf({ holding, waiting, closedMs, isElection, observers, isCut }) {
     isElection && `an election, ${counted(observers, 'observer')}`,
   ].filter(Boolean)
   if (parts.length > 0) return parts.join(', ')
-  return isCut ? 'not among the keys that were read' : 'free'
+  return isCut || !key.startsWith(site.prefix) ? 'not among the keys that were read' : 'free'
 }
 
 /** A heading and a table, hidden while the table is empty. */

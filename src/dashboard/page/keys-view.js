@@ -123,8 +123,8 @@ export function keysView({ place, go, say }) {
   }
 }
 
-function nothing({ search = '', show = 'all' }, { isCut }) {
-  if (isCut) return 'No key of those that were read is like that.'
+function nothing({ search = '', show = 'all' }, { isCut, site }) {
+  if (isCut || (search !== '' && site.prefix !== '')) return 'No key of those that were read is like that.'
   if (search !== '') return 'No key and no owner is called like that.'
   if (show === 'contended') return 'Nobody waits for a key.'
   return show === 'elections' ? 'Nobody leads.' : 'No key is held.'
