@@ -588,7 +588,7 @@ describe('the page', () => {
     expect(other.wrongs).toEqual([])
   })
 
-  test('asks nobody for a token whom the application refuses', async () => {
+  test('asks nobody for a token whom the application refuses, and asks the application again', async () => {
     let isAllowed = true
     await locks.acquire('k')
     await using opened = await open(locks, { options: { authorize: () => isAllowed, allowEvict: true } })
@@ -600,9 +600,13 @@ describe('the page', () => {
     await page.keyboard.press('Enter')
     const refusal = 'Your session does not allow this, or has ended.'
     await page.getByRole('dialog').getByText(refusal).waitFor()
+    await page.clock.install()
     await page.reload()
     await page.locator('#banner', { hasText: refusal }).waitFor()
     expect(await page.getByLabel('Token').count()).toBe(0)
+    isAllowed = true
+    await page.clock.fastForward(30_000)
+    await page.getByRole('button', { name: 'Evict everybody…' }).waitFor()
   })
 
   test('shows the keys with the most waiters, and their history', async () => {
