@@ -158,7 +158,7 @@ export const mutants: readonly Mutant[] = [
       [
         'src/engine/renewed-lease.ts',
         'unanswered(error: unknown): void {',
-        'unanswered(error: unknown): void {\n    this.confirm(this.now(), this.ticket.ttlMs)',
+        'unanswered(error: unknown): void {\n    this.confirm({ askedAt: this.now(), answeredAt: this.now() }, this.ticket.ttlMs)',
       ],
     ],
   }),

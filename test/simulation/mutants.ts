@@ -154,7 +154,8 @@ export const mutants: readonly Mutant[] = [
     {
       file: 'engine/renewed-lease.ts',
       find: 'unanswered(error: unknown): void {',
-      replace: 'unanswered(error: unknown): void {\n    this.confirm(this.now(), this.ticket.ttlMs)',
+      replace:
+        'unanswered(error: unknown): void {\n    this.confirm({ askedAt: this.now(), answeredAt: this.now() }, this.ticket.ttlMs)',
     },
   ),
   mutant('a wake is believed', NETWORK, ['deadline', 'exclusion among leases'], {
@@ -254,7 +255,7 @@ export const mutants: readonly Mutant[] = [
   mutant('an extension without an answer counts as one that succeeds', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
     find: 'await paused(',
-    replace: 'this.confirm(askedAt, asked.ttlMs)\n        await paused(',
+    replace: 'this.confirm({ askedAt, answeredAt: this.now() }, asked.ttlMs)\n        await paused(',
   }),
   mutant('a late answer gives back what goes on elsewhere', NETWORK, ['deadline'], {
     file: 'engine/held-lease.ts',
