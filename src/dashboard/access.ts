@@ -78,7 +78,7 @@ export class Access {
 
 /**
  * Refuses DNS rebinding, where another site's name resolves to 127.0.0.1: `Host` still has that name. Refuses what a proxy
- * passes on, too, as it may come from anywhere. nginx leaves no other mark than the `Origin` of a POST since 1.29.7.
+ * passes on, too, as it may come from anywhere. Since 1.29.7 nginx leaves no mark of its own. Then only the `Origin` of a POST tells.
  */
 function isFromThisMachine({ headers, socket, httpVersion }: IncomingMessage): boolean {
   // No browser speaks HTTP/1.0, but nginx before 1.29.7 does to its upstream, and by default without any header that marks a proxy.

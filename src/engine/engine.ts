@@ -172,7 +172,7 @@ export class Engine {
     const released = outsideOfCallers(() => {
       context.localWaits.tellGrants()
       for (const end of this.onlookers) end()
-      // These first: a listener may make the store ask for one of them as for any other wait.
+      // The local waits first: a listener may turn one into a wait at the store, and those end below.
       for (const waiter of context.localWaits.list())
         if (waiter instanceof LocalWait && waiter.context === context)
           waiter.giveUp(closedDuring(waiter.ticket.key, 'waited for'))

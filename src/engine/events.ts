@@ -22,8 +22,8 @@ interface Source {
 }
 
 /**
- * Tells the events of one engine one at a time: each listener is called when all have heard of what was before. For an event
- * that a listener causes that is later, or `atOnce`: then those that have not heard of the first event are called first.
+ * Tells the events of one engine in their order. A listener may cause another event while the first one is told. It is told when all
+ * listeners have heard of the first one. With `atOnce` that is before the listener goes on: the others hear of the first event then.
  */
 class Telling {
   readonly #calls: (() => void)[] = []

@@ -36,7 +36,7 @@ export class Wait implements WaitWatch {
   readonly ticket: Ticket
   /** Undefined: outside of all scopes. It may stand ahead of others, and is never refused. */
   readonly scope: Scope | undefined
-  /** How long the call waits at most. No private field, as {@link obstacle} reads it of waits of the package's other copy, too. */
+  /** How long the call waits at most. Public, because {@link obstacle} reads it from waits of the package's other copy, too. */
   readonly waitMs: number
   /** Waits with a place up to this one were in their queues before the request of this wait was sent. */
   readonly #sentAfter: number = known.places

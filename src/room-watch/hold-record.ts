@@ -83,8 +83,8 @@ export class KeyRecord implements KeyHistory {
     return this.find(holder.id) === undefined ? this.#add(holder, at) : undefined
   }
 
-  /** The hold, also if there were too many to remember it. */
-  get(holder: InspectedHolder, at: number): HoldRecord {
+  /** The hold. It is added again if it was dropped because there were too many. */
+  findOrAdd(holder: InspectedHolder, at: number): HoldRecord {
     return this.find(holder.id) ?? this.#add(holder, at)
   }
 

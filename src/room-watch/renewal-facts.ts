@@ -19,16 +19,16 @@ export function renewalFacts(
 ): RenewalFacts {
   // More time left than in the last look: it was renewed just now.
   const isRenewed = before !== undefined && remainingMs > before.remainingMs
-  const nowMostMs = remainingMs + (isRenewed ? heldMs - before.heldMs : heldMs)
-  // The ttl is another one since an `extend`.
+  const boundMs = remainingMs + (isRenewed ? heldMs - before.heldMs : heldMs)
+  // An `extend` has changed the ttl: what this look shows contradicts the bounds so far.
   const isChanged =
     before !== undefined &&
-    (remainingMs > before.mostMs + TOLERANCE_MS || nowMostMs < before.leastMs - TOLERANCE_MS)
+    (remainingMs > before.mostMs + TOLERANCE_MS || boundMs < before.leastMs - TOLERANCE_MS)
   const known = isChanged ? undefined : before
   const leastMs = Math.max(remainingMs, known?.leastMs ?? 0)
   // A process may renew a hold early, together with others, so the age alone does not tell whether it was renewed.
   const mostMs = isChanged
-    ? nowMostMs
+    ? boundMs
     : Math.min(heldMs + remainingMs, known?.mostMs ?? Number.POSITIVE_INFINITY)
   const isClose = mostMs - leastMs <= Math.min(leastMs / 3, Math.max(1000, leastMs / 20))
   return {
@@ -41,7 +41,7 @@ export function renewalFacts(
   }
 }
 
-/** By so much the times of two looks may contradict one another. */
+/** How much the times of two looks may differ although the ttl is the same. */
 const TOLERANCE_MS = 1000
 
 /** People mostly write whole seconds. The last one in the bounds, as a new hold is seen with all of its ttl. */

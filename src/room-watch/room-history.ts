@@ -212,7 +212,7 @@ export class RoomHistory {
     const sizeBefore = record.size
     for (const id of ids) {
       const holder = room?.holders.find((each) => each.id === id)
-      const hold = holder === undefined ? record.find(id) : record.get(holder, this.#lookedAt)
+      const hold = holder === undefined ? record.find(id) : record.findOrAdd(holder, this.#lookedAt)
       if (hold !== undefined) this.#end(key, hold, { untilAt: hold.untilAt ?? at, end: 'evicted', reason })
     }
     this.#size += record.size - sizeBefore
@@ -242,7 +242,7 @@ export class RoomHistory {
     const untilAt = Math.max(this.#lookedAt, earliestAt)
     const ends = without(known, holders).map((holder) => {
       const ending = { ...this.#endOf(holder), untilAt }
-      const hold = record.get(holder, this.#lookedAt)
+      const hold = record.findOrAdd(holder, this.#lookedAt)
       if (hold.end === undefined) this.#end(key, hold, ending)
       return hold.end ?? ending.end
     })

@@ -139,7 +139,7 @@ export class Member {
  * A member that is silent for so long is asked whether it is there. If it is silent for as long again, its connection is closed.
  */
 const SILENT_MS = 1000
-/** So many bytes in a second are part of a reply, and not only of what keeps the connection going. */
+/** More bytes than these in a second are part of a reply. What keeps a connection alive has fewer. */
 const OF_A_LARGE_REPLY = 1000
 /** The time limit for a new connection, and for the first message on a stream. */
 const CONNECT_MS = 5000
