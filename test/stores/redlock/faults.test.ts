@@ -9,7 +9,7 @@ import type { RedisServer } from '../../servers/redis-server.ts'
 import { until } from '../../servers/until.ts'
 import { newClient } from '../redis/clients.ts'
 import { fenceOf, releaseOf, ticket } from '../tickets.ts'
-import { type Masters, startMasters } from './masters.ts'
+import { type Masters, startMasters, votedFence } from './masters.ts'
 import { steeredLink } from './steered-link.ts'
 
 describe('servers that let nobody hear messages for a while', () => {
@@ -227,8 +227,7 @@ describe('a server that has forgotten its votes', () => {
       await until('all of them know the fence', async () => {
         // A server that answers later than most of the others hears of the fence with the next renewal.
         await settled(store.renew([holder]))
-        const room = await server.command('GET', `holdfast:{${holder.key}}`)
-        return String(room).includes(`\0${fence} `)
+        return (await votedFence(server, holder)) === String(fence)
       })
     }
     await store.release(releaseOf(holder))

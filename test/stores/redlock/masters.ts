@@ -15,7 +15,7 @@ export interface Masters extends AsyncDisposable {
    * majority, and the requests to this server come later than the test goes on.
    */
   meet(...stores: readonly Store[]): Promise<void>
-  /** Waits until each server has this ticket as its only holder. An answer comes with the votes of the quickest servers. */
+  /** Waits until each server has this ticket as a holder. An answer comes with the votes of the quickest servers. */
   untilAllHave(holder: Ticket): Promise<void>
   close(): Promise<void>
 }
@@ -42,12 +42,9 @@ export async function startMasters(
       for (const store of stores)
         await until('all servers vote for the store', () => isMetByAll(store, servers))
     },
-    async untilAllHave({ key, id }) {
-      for (const server of servers) {
-        await until('the server has the vote', async () => {
-          return String(await server.command('GET', `holdfast:{${key}}`)).includes(id)
-        })
-      }
+    async untilAllHave(holder) {
+      for (const server of servers)
+        await until('the server has the vote', async () => (await votedFence(server, holder)) !== undefined)
     },
     close,
     [Symbol.asyncDispose]: close,
@@ -66,6 +63,22 @@ async function isMetByAll(store: Store, servers: readonly RedisServer[]): Promis
   await Promise.allSettled([store.release(releaseOf(mine))])
   if (isMet) await until('no server has the vote any more', async () => (await votes()) === 0)
   return isMet
+}
+
+/** The fence with which the server has this holder, if it has it. */
+export async function votedFence(server: RedisServer, { key, id }: Ticket): Promise<string | undefined> {
+  const room = `holdfast:{${key}}`
+  // A lone holder is a text. Once it has claimed a fence that the server did not know, it is a member of a sorted set.
+  const isLone = (await server.command('TYPE', room)) === 'string'
+  const entries = isLone
+    ? [await server.command('GET', room)]
+    : await server.command('ZRANGE', room, '0', '-1')
+  if (!Array.isArray(entries)) throw new Error(`Expected the entries of a room, got ${entries}.`)
+  for (const entry of entries) {
+    const [, holder, fence] = /^(?:2 t|e\d{13})([^\0]+)\0(?:h )?(\d+) /.exec(String(entry)) ?? []
+    if (holder === id) return fence
+  }
+  return undefined
 }
 
 /** Makes the server believe that it has been in use for years. */

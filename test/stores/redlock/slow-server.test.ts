@@ -3,7 +3,7 @@ import { expect, test } from 'vitest'
 import { RedlockStore } from '../../../src/stores/redlock/redlock-store.ts'
 import { until } from '../../servers/until.ts'
 import { ticket } from '../tickets.ts'
-import { startMasters } from './masters.ts'
+import { startMasters, votedFence } from './masters.ts'
 import { type SteeredLink, steeredLink } from './steered-link.ts'
 
 test('servers that work through a long row of requests are slow, and not silent', async () => {
@@ -56,10 +56,8 @@ test('a try that is refused leaves no vote on a server that answers after the ot
   await until(
     'no server has its vote',
     async () => {
-      const rooms = await Promise.all(
-        masters.servers.map((server) => server.command('GET', `holdfast:{${mine.key}}`)),
-      )
-      return rooms.every((room) => !String(room).includes(mine.id))
+      const fences = await Promise.all(masters.servers.map((server) => votedFence(server, mine)))
+      return fences.every((fence) => fence === undefined)
     },
     { withinMs: 5000 },
   )
