@@ -154,7 +154,7 @@ class DashboardHandler {
         return refuse(
           response,
           403,
-          'Without a token only browsers on the same machine are answered. Start the dashboard with one.',
+          'Without a token only browsers on the same machine are answered, and not through a proxy. Start the dashboard with one.',
         )
       case 'unauthorized':
         return refuse(response, 403, 'Your session does not allow this, or has ended.')

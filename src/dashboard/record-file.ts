@@ -4,8 +4,8 @@ import { expected } from '../base/arguments.ts'
 import { type Owner, parseOwner } from '../base/owner.ts'
 import { messageOf, reportOf } from '../base/thrown.ts'
 import { InvalidArgumentError, isHoldfastError, StoreError } from '../errors.ts'
+import type { HistoryFile, SavedHistory } from '../room-watch/history-file.ts'
 import type { HoldEnd, HoldRecord, KeyHold } from '../room-watch/hold-record.ts'
-import type { HistoryFile, SavedHistory } from '../room-watch/room-history.ts'
 import type { WatchedTime } from '../room-watch/watched-times.ts'
 import {
   type Database,

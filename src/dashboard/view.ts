@@ -1,4 +1,4 @@
-import type { InspectedRoom } from '../index.ts'
+import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import { contentionIn } from '../room-watch/contention.ts'
 import type { HoldRecord, KeyHistory, KeyHold } from '../room-watch/hold-record.ts'
 import type { RoomWatch } from '../room-watch/room-watch.ts'
@@ -142,21 +142,27 @@ function keyView(watch: RoomWatch, key: string): KeyJson {
       .slice(0, KEY_TICKETS)
       .map((holder) => holderJson(holder, { longest: KEY_TEXT, renewals: watch.renewalsOf(holder.id) })),
     queue: queue.slice(0, KEY_TICKETS).map((waiter) => waiterJson(waiter, KEY_TEXT)),
-    ...historyJson(history),
+    ...historyJson(history, { holders, now: watch.snapshot.at }),
     watched: watch.watched.slice(-KEY_HOLDS).map(({ fromAt, untilAt }) => [fromAt, untilAt]),
   }
 }
 
-/** The newest holds and samples, and the older holds that still last. */
-function historyJson({ holds, samples, holdsFromAt, samplesFromAt }: KeyHistory): KeyHistoryJson {
+/** The newest holds and samples, and the older holds that still last. `holders`: the present ones. */
+function historyJson(
+  { holds, samples, holdsFromAt, samplesFromAt }: KeyHistory,
+  { holders, now }: { readonly holders: readonly InspectedHolder[]; readonly now: number },
+): KeyHistoryJson {
   const older = holds.slice(0, -KEY_HOLDS)
   const lasting = older.filter(({ end }) => end === undefined).slice(-KEY_TICKETS)
-  const shown = samples.slice(-KEY_HOLDS)
+  const shown = [...lasting, ...holds.slice(-KEY_HOLDS)]
+  const ids = new Set(shown.map(({ id }) => id))
+  const shownSamples = samples.slice(-KEY_HOLDS)
   return {
-    holds: [...lasting, ...holds.slice(-KEY_HOLDS)].map((hold) => holdJson(hold, ROW_TEXT)),
-    samples: shown.map(sampleJson),
-    holdsFromAt: older.reduce(laterEnd, holdsFromAt),
-    samplesFromAt: shown.length < samples.length ? shown[0]?.at : samplesFromAt,
+    holds: shown.map((hold) => holdJson(hold, ROW_TEXT)),
+    samples: shownSamples.map(sampleJson),
+    // A present holder that is left out belongs to all of the time until now.
+    holdsFromAt: holders.some(({ id }) => !ids.has(id)) ? now : older.reduce(laterEnd, holdsFromAt),
+    samplesFromAt: shownSamples.length < samples.length ? shownSamples[0]?.at : samplesFromAt,
   }
 }
 

@@ -47,7 +47,7 @@ export interface KeyHistory {
   readonly holds: readonly HoldRecord[]
   /** One for each change. */
   readonly samples: readonly KeySample[]
-  /** Since when all of them are there; `undefined` if there were never too many. */
+  /** Since when all of them are there, except for present ones where these are too many; `undefined` if none is left out. */
   readonly holdsFromAt?: number | undefined
   readonly samplesFromAt?: number | undefined
 }
@@ -66,8 +66,11 @@ export class KeyRecord implements KeyHistory {
   /** When a look last had the key, as far as this was noted. */
   #seenAt: number | undefined
 
-  constructor(most: number) {
+  /** `fromAt`: since when the key's history can be complete, if it may have been dropped before. */
+  constructor(most: number, fromAt?: number) {
     this.#most = most
+    this.holdsFromAt = fromAt
+    this.samplesFromAt = fromAt
   }
 
   get size(): number {
@@ -94,7 +97,8 @@ export class KeyRecord implements KeyHistory {
       // How a hold ends is to be noted in it, also if others of the key change hands meanwhile.
       const over = this.holds.findIndex(({ end }) => end !== undefined)
       const [dropped] = this.holds.splice(Math.max(over, 0), 1)
-      this.holdsFromAt = Math.max(dropped?.untilAt ?? hold.fromAt, this.holdsFromAt ?? 0)
+      // One that lasts is added again when it ends.
+      if (dropped?.untilAt !== undefined) this.holdsFromAt = Math.max(dropped.untilAt, this.holdsFromAt ?? 0)
     }
     return hold
   }

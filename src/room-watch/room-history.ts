@@ -1,4 +1,5 @@
 import type { InspectedHolder, InspectedRoom } from '../index.ts'
+import type { HistoryFile } from './history-file.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
@@ -33,22 +34,6 @@ export interface HistoryLimits {
   readonly keepMs: number
 }
 
-/** Keeps a history beyond the life of this process. */
-export interface HistoryFile {
-  /** What was kept, oldest first. Only of keys that begin with `prefix`. */
-  load(prefix: string): SavedHistory
-  /**
-   * Called after a look: the holds that have begun or ended, and the present stretch of watched time. Returns whether they
-   * were written. If not, the next call has these holds again.
-   */
-  save(changed: readonly KeyHold[], watched: WatchedTime, keptSinceAt: number): boolean
-}
-
-export interface SavedHistory {
-  readonly holds: readonly KeyHold[]
-  readonly watched: readonly WatchedTime[]
-}
-
 /**
  * Records what differs between two looks in a row. Only keys that change are recorded, so that keys that do not change push
  * nothing out, however many they are. Never larger than its limits.
@@ -75,8 +60,12 @@ export class RoomHistory {
   #uncounted: ReadonlySet<string> = new Set()
   /** By id, for each present holder. */
   #renewals: ReadonlyMap<string, RenewalFacts> = new Map()
+  /** By id: holds that were evicted from here, until a look misses them. The record of their key may be too short for them. */
+  readonly #evicted = new Map<string, HoldRecord>()
   /** Keys without a record have not changed since then. */
   #calmSinceAt = 0
+  /** When a key's record was dropped last. A key without a record may have been that one. */
+  #forgottenAt: number | undefined
   #lookedAt = 0
   /** When a look last had all rooms. Of an earlier run only the last look is known. */
   #completeAt: number | undefined
@@ -105,8 +94,7 @@ export class RoomHistory {
 
   /** Not before what is kept of the history, however long the first stretch is. */
   get watched(): readonly WatchedTime[] {
-    const sinceAt = this.#lookedAt - this.#limits.keepMs
-    return this.#watched.all.map((time) => ({ ...time, fromAt: Math.max(time.fromAt, sinceAt) }))
+    return this.#watched.since(this.#lookedAt - this.#limits.keepMs)
   }
 
   /** The keys that were seen to change and are not forgotten. */
@@ -180,6 +168,7 @@ export class RoomHistory {
     }
     this.#rooms = rooms
     this.#renewals = renewals
+    for (const id of this.#evicted.keys()) if (!renewals.has(id)) this.#evicted.delete(id)
     this.processes.look(rooms.values(), {
       at,
       renewedAt: (id) => {
@@ -213,7 +202,9 @@ export class RoomHistory {
     for (const id of ids) {
       const holder = room?.holders.find((each) => each.id === id)
       const hold = holder === undefined ? record.find(id) : record.findOrAdd(holder, this.#lookedAt)
-      if (hold !== undefined) this.#end(key, hold, { untilAt: hold.untilAt ?? at, end: 'evicted', reason })
+      if (hold === undefined) continue
+      this.#end(key, hold, { untilAt: hold.untilAt ?? at, end: 'evicted', reason })
+      this.#evicted.set(id, hold)
     }
     this.#size += record.size - sizeBefore
     this.#forget()
@@ -241,8 +232,8 @@ export class RoomHistory {
     const earliestAt = begun.reduce((earliest, { heldMs }) => Math.min(earliest, at - heldMs), at)
     const untilAt = Math.max(this.#lookedAt, earliestAt)
     const ends = without(known, holders).map((holder) => {
-      const ending = { ...this.#endOf(holder), untilAt }
-      const hold = record.findOrAdd(holder, this.#lookedAt)
+      const ending = { ...this.#endOf(holder, at), untilAt }
+      const hold = this.#evicted.get(holder.id) ?? record.findOrAdd(holder, this.#lookedAt)
       if (hold.end === undefined) this.#end(key, hold, ending)
       return hold.end ?? ending.end
     })
@@ -252,13 +243,13 @@ export class RoomHistory {
     return { begun: begun.length, expired: ends.filter((end) => end === 'expired').length }
   }
 
-  #endOf({ id, state, remainingMs }: InspectedHolder): Omit<HoldEnding, 'untilAt'> {
+  #endOf({ id, state, remainingMs }: InspectedHolder, at: number): Omit<HoldEnding, 'untilAt'> {
     const { ttlMs = remainingMs, isKnown = false } = this.#renewals.get(id) ?? {}
     const facts = isKnown ? { ttlMs, renewedAt: this.#lookedAt - (ttlMs - remainingMs) } : {}
     // Stores count whole milliseconds, so up to one less was left.
     if (state === 'leaving') return { ...facts, end: 'released' }
     // Nobody looked in between: it may have been released just after the look before.
-    if (this.#elapsedMs > LONGEST_PAUSE_MS) return { ...facts, end: 'unclear' }
+    if (at - this.#lookedAt > LONGEST_PAUSE_MS) return { ...facts, end: 'unclear' }
     if (remainingMs - 1 > this.#elapsedMs) return { ...facts, end: 'released' }
     // A living holder renews long before half of its ttl is over.
     return { ...facts, end: remainingMs < ttlMs / 2 ? 'expired' : 'unclear' }
@@ -285,7 +276,7 @@ export class RoomHistory {
   /** The record of a key that changes now, moved to the end of the order. `before`: the room before the change. */
   #record(key: string, before: InspectedRoom | undefined): KeyRecord {
     const known = this.#byKey.get(key)
-    const record = known ?? (before && this.#begun(before)) ?? new KeyRecord(this.#limits.entries)
+    const record = known ?? (before && this.#begun(before)) ?? this.#empty()
     this.#byKey.delete(key)
     this.#byKey.set(key, record)
     if (known !== undefined) return record
@@ -296,11 +287,15 @@ export class RoomHistory {
 
   /** A new record of a room that has not changed for as long as looks can tell. */
   #begun({ holders, queue }: InspectedRoom): KeyRecord {
-    const record = new KeyRecord(this.#limits.entries)
+    const record = this.#empty()
     record.seen(this.#lookedAt)
     for (const holder of holders) record.begin(holder, this.#lookedAt)
     record.sample({ at: this.#calmSinceAt, holding: holders.length, waiting: queue.length })
     return record
+  }
+
+  #empty(): KeyRecord {
+    return new KeyRecord(this.#limits.entries, this.#forgottenAt)
   }
 
   #restore(key: string, hold: HoldRecord): void {
@@ -331,6 +326,8 @@ export class RoomHistory {
     const begun = holders.map((holder) => record.begin(holder, at)).filter((hold) => hold !== undefined)
     for (const hold of begun) this.#note(key, hold)
     const sample = { at, holding: holders.length, waiting: queue.length }
+    // A file has holds, and no counts.
+    if (record.samples.length === 0) record.samplesFromAt = at
     if (gone.length > 0 || begun.length > 0 || !record.hasLast(sample)) record.sample(sample)
     this.#size += record.size - sizeBefore
   }
@@ -342,6 +339,7 @@ export class RoomHistory {
       this.#size -= size
       // From now on, a key without a record may have changed before this look.
       this.#calmSinceAt = this.#lookedAt
+      this.#forgottenAt = Math.max(this.#lookedAt, this.#completeAt ?? 0)
     }
   }
 

@@ -1,9 +1,10 @@
 import { messageOf } from '../base/thrown.ts'
 import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
+import type { HistoryFile } from './history-file.ts'
 import type { KeyHistory, KeyHold } from './hold-record.ts'
 import type { Processes } from './processes.ts'
 import type { RenewalFacts } from './renewal-facts.ts'
-import { type HistoryFile, type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
+import { type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
 import type { WatchedTime } from './watched-times.ts'
 

@@ -12,15 +12,17 @@ export class WatchedTimes {
     this.#times = [...times]
   }
 
-  /** Oldest first. */
-  get all(): readonly WatchedTime[] {
-    return this.#times
+  /** Oldest first. A stretch that began before `at` begins then. */
+  since(at: number): readonly WatchedTime[] {
+    return this.#times.map((time) => ({ ...time, fromAt: Math.max(time.fromAt, at) }))
   }
 
   /** Adds a complete look, and returns the stretch that it belongs to. */
   look(at: number): WatchedTime {
+    // The clock was set back: times after now say nothing.
+    while ((this.#times.at(-1)?.fromAt ?? at) > at) this.#times.pop()
     const last = this.#times.at(-1)
-    const isContinued = last !== undefined && at >= last.untilAt && at - last.untilAt <= LONGEST_PAUSE_MS
+    const isContinued = last !== undefined && at - last.untilAt <= LONGEST_PAUSE_MS
     const time = { fromAt: isContinued ? last.fromAt : at, untilAt: at }
     if (isContinued) this.#times.pop()
     this.#times.push(time)

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest'
 import { UNLIMITED } from '../../src/contract/index.ts'
 import type { InspectedHolder, InspectedRoom } from '../../src/index.ts'
+import type { HistoryFile } from '../../src/room-watch/history-file.ts'
 import type { KeyHold } from '../../src/room-watch/hold-record.ts'
-import { type HistoryFile, type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
+import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
 
 const LIMITS: HistoryLimits = {
   ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000, unsaved: 1000 },
@@ -227,6 +228,8 @@ test('an eviction is a loss also if there were too many holders to remember all 
   expect(history.losses.map(({ hold: { id, end } }) => [id, end])).toEqual(
     ids.slice(0, 4).map((id) => [id, 'evicted']),
   )
+  const ends = history.of('k')?.holds.map(({ end }) => end) ?? []
+  expect(new Set(ends)).toEqual(new Set(['evicted', undefined]))
 })
 
 test('a key with too many entries says since when all of them are there', () => {
@@ -245,4 +248,51 @@ test('a key with too many entries says since when all of them are there', () => 
   lookAt(3000, ['long', 'b'])
   lookAt(4000, ['long'])
   expect(reach()).toEqual([3000, 3000])
+})
+
+test('the counts of a key are known since somebody looks, also if its holds come from a file', () => {
+  const holds = [kept('k', { untilAt: 2000, end: 'released' })]
+  const file: HistoryFile = {
+    load: () => ({ holds, watched: [{ fromAt: 1000, untilAt: 3000 }] }),
+    save: () => true,
+  }
+  const history = new RoomHistory(LIMITS, file)
+  look(history, 4000, [])
+  expect(history.of('k')).toMatchObject({ samplesFromAt: 4000 })
+  expect(history.of('k')?.holdsFromAt).toBeUndefined()
+})
+
+test('a key whose record was dropped says that its history may begin later', () => {
+  const history = new RoomHistory({ ...LIMITS, keys: 1 })
+  look(history, 1000, [])
+  look(history, 2000, ['one'])
+  look(history, 3000, ['one', 'two'])
+  expect(history.of('one')).toMatchObject({ holdsFromAt: 3000, samplesFromAt: 3000 })
+  look(history, 4000, ['one', 'two', 'other'])
+  expect(history.of('other')).toMatchObject({ holdsFromAt: 3000, samplesFromAt: 3000 })
+})
+
+test('a present hold that is left out for want of room leaves the history complete once it has ended', () => {
+  const history = new RoomHistory({ ...LIMITS, entries: 2 })
+  const lookAt = (at: number, ids: readonly string[]) => {
+    const holders = ids.map((id) => ({ ...HOLDER, id, limit: 3, heldMs: at - 1000 }))
+    history.look(new Map([['k', { key: 'k', holders, queue: [], closedMs: 0 }]]), {
+      at,
+      begunMs: performance.now(),
+    })
+  }
+  lookAt(1000, ['a', 'b', 'c'])
+  expect(history.of('k')?.holdsFromAt).toBeUndefined()
+  lookAt(2000, ['a', 'b'])
+  expect(history.of('k')?.holdsFromAt).toBeUndefined()
+  lookAt(3000, ['a'])
+  expect(history.of('k')?.holdsFromAt).toBeUndefined()
+  lookAt(4000, [])
+  expect(history.of('k')).toMatchObject({ holdsFromAt: 3000 })
+})
+
+test('after the clock was set back, the time that was watched ends now', () => {
+  const history = new RoomHistory(LIMITS)
+  for (const at of [1000, 2000, 60_000, 61_000, 1500]) look(history, at, [])
+  expect(history.watched).toEqual([{ fromAt: 1000, untilAt: 1500 }])
 })

@@ -3,8 +3,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Store } from '../../src/contract/index.ts'
 import { createLocks, type InspectedHolder, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
+import type { HistoryFile } from '../../src/room-watch/history-file.ts'
 import { lateMsOf, renewalFacts, roundTtlMs } from '../../src/room-watch/renewal-facts.ts'
-import { type HistoryFile, type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
+import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
 import {
   type RoomWatch,
   type Snapshot,
@@ -216,6 +217,21 @@ test.each([2, 10])(
     ])
   },
 )
+
+test('an expiry is a loss also where each look takes five seconds', () => {
+  const history = new RoomHistory(UNLIMITED)
+  const at = Date.now()
+  const look = (seconds: number, holders: readonly InspectedHolder[]) =>
+    history.look(new Map([['k', { key: 'k', queue: [], closedMs: 0, holders }]]), {
+      at: at + seconds * 1000,
+      begunMs: performance.now() - 15_300,
+    })
+  look(0, [])
+  look(10, [{ ...HOLDER, id: 'a', heldMs: 10_000, remainingMs: 20_000 }])
+  look(20, [{ ...HOLDER, id: 'a', heldMs: 20_000, remainingMs: 9500 }])
+  look(30.2, [])
+  expect(history.losses).toMatchObject([{ hold: { id: 'a', end: 'expired' } }])
+})
 
 test('the time that was watched goes back no further than what is kept', () => {
   const history = new RoomHistory({ ...UNLIMITED, keepMs: 60_000 })

@@ -142,8 +142,8 @@ function timeline({ holds, watched, holdsFromAt }) {
       unseen: `nobody looked from ${clockTime(gap.fromAt)} to ${clockTime(gap.untilAt)}`,
     }))
   if (holdsFromAt !== undefined) {
-    const text = `some holds before ${clockTime(holdsFromAt)} are left out`
-    unseen.push({ id: `left out ${holdsFromAt}`, fromAt: holdsFromAt, unseen: text })
+    const text = `holds before ${clockTime(holdsFromAt)} may be left out`
+    unseen.push({ id: 'left out', fromAt: holdsFromAt, unseen: text })
   }
   return [...holds, ...unseen].sort((one, other) => other.fromAt - one.fromAt)
 }

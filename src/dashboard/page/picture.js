@@ -52,12 +52,16 @@ function unseenNodes({ fromAt, untilAt }, { x, height }) {
   return greyNodes(text, [x(fromAt), x(untilAt)], [0, height - AXIS])
 }
 
-/** The times before somebody looked, before the oldest hold that is remembered, and before the oldest length of the queue. */
+/** The times before somebody looked, before all holds are remembered, and before the lengths of the queue are. */
 function unknownNodes({ watchedAt = 0, holdsFromAt = 0, samplesFromAt = 0 }, { x, left, height, queueTop }) {
-  const before = (at, rows) => greyNodes(`nothing is known before ${clockTime(at)}`, [left, x(at)], rows)
+  const nodes = (knownAt, text, rows) => {
+    const at = Math.max(watchedAt, knownAt)
+    const reason = watchedAt >= knownAt ? 'nobody looked' : text
+    return greyNodes(`${reason} before ${clockTime(at)}`, [left, x(at)], rows)
+  }
   return [
-    ...before(Math.max(watchedAt, holdsFromAt), [0, queueTop]),
-    ...before(Math.max(watchedAt, samplesFromAt), [queueTop, height - AXIS]),
+    ...nodes(holdsFromAt, 'holds may be left out', [0, queueTop]),
+    ...nodes(samplesFromAt, 'the queue is not known', [queueTop, height - AXIS]),
   ]
 }
 
