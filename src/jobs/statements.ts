@@ -91,6 +91,7 @@ export const MIGRATIONS: readonly string[] = [
     scripts.version1Enqueue,
     scripts.version1Settle,
     scripts.version1Leases,
+    scripts.version1Claimants,
     scripts.version1Claim,
     scripts.version1Upkeep,
     scripts.version1Limits,

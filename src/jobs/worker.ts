@@ -63,6 +63,8 @@ export class JobWorker {
   readonly #leases: LeaseWatch
   readonly #settlement: RunSettlement
   #phase: Phase = 'working'
+  /** What was reported last. */
+  #reported: unknown
   #isBeginning = false
   readonly #pauses = new Pauses()
   /** Resolves when the worker was stopped and no job is left here. */
@@ -283,9 +285,11 @@ export class JobWorker {
     for (const run of this.#runs) if (!run.isCutOff) run.cutOff(stopped())
   }
 
-  /** After the stop there is nothing left that the worker could go on trying. */
+  /** One failure may concern hundreds of jobs. After the stop there is nothing left that the worker could go on trying. */
   reportError(error: unknown): void {
-    if (this.#phase !== 'stopped') this.#settings.onError(error)
+    if (this.#phase === 'stopped' || error === this.#reported) return
+    this.#reported = error
+    this.#settings.onError(error)
   }
 }
 

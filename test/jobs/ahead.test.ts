@@ -79,6 +79,33 @@ async function runQuickJobs(scene: JobsScene): Promise<void> {
   expect(most).toBe(8)
 }
 
+test('claims ahead wait in line, and go on after a moment if the one before them does not end', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(many(3000, 'a'))
+  const before = await scene.connect()
+  await before.query('begin')
+  await before.query(`select ${scene.schema}.jobs_line_up('{a}')`)
+  let begun = 0
+  const handlers = {
+    a: () => {
+      begun += 1
+    },
+  }
+  jobs.work(handlers, { concurrency: 8 })
+  await until('a claim waits', async () => {
+    const [waiting] = await scene.sql(
+      `select count(*)::int as claims from pg_locks where locktype = 'advisory' and not granted and pid in (
+        select pid from pg_stat_activity where query ~ '$schema.*jobs_claim'
+      )`,
+    )
+    return waiting?.['claims'] === 1
+  })
+  await until('all are done', () => begun === 3000)
+  await before.query('rollback')
+})
+
 test('jobs that wait behind slow ones are given back, and an idle worker runs them', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

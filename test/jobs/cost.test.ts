@@ -80,6 +80,38 @@ test('100,000 delayed jobs that are due at once cost a claim no more pages than 
   expect(await pagesOfClaim(scene, client)).toBeLessThan(1.5 * few)
 })
 
+test('10,000 running jobs cost the end of an attempt no more pages than 100', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  await jobs.enqueueAll(Array.from({ length: 10_100 }, () => ({ name: 'a' })))
+  // As mostly, the statistics know of no running jobs.
+  await client.query(`vacuum analyze ${scene.schema}.jobs`)
+  const run = (count: number) =>
+    scene.sql(`select $schema.jobs_claim('{a}', ${count}, 0, 'w', 3600000, null, null)`)
+  const pagesOfEnds = async () => {
+    const settle = `explain (analyze, buffers, format json) select ${scene.schema}.jobs_settle('{}', '{}', null, '{}', (
+      select json_agg(json_build_object('id', id, 'attempt', attempt, 'reason', reason, 'retry', true, 'retry_in_ms', 60000))
+      from (select * from ${scene.schema}.jobs where state = 'running' order by id desc limit 20) j
+      cross join (select unnest(array[null, 'broken']) as reason) r
+    ), true, false)`
+    const seen: number[] = []
+    for (let round = 0; round < 3; round += 1) {
+      await client.query('begin')
+      const { rows } = await client.query(settle)
+      await client.query('rollback')
+      const [{ Plan: plan }] = (rows[0] as { 'QUERY PLAN': [{ Plan: Record<string, number> }] })['QUERY PLAN']
+      seen.push(Number(plan['Shared Hit Blocks']) + Number(plan['Shared Read Blocks']))
+    }
+    return Math.min(...seen)
+  }
+  await run(100)
+  const few = await pagesOfEnds()
+  await run(10_000)
+  expect(await pagesOfEnds()).toBeLessThan(3 * few)
+})
+
 /** Completed and dead jobs by turns, some of whose keys stay taken. */
 async function ended(scene: JobsScene, jobs: number, at: string): Promise<void> {
   await scene.sql(`

@@ -6,6 +6,7 @@ export const scripts: {
   readonly version1Backlog: string
   readonly version1Children: string
   readonly version1Claim: string
+  readonly version1Claimants: string
   readonly version1Enqueue: string
   readonly version1Leases: string
   readonly version1Limits: string
@@ -339,24 +340,6 @@ create trigger jobs_without_children after delete on "{schema}".jobs for each ro
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- The advisory lock that a claimant's claims share until their ends.
-create function "{schema}".jobs_claimant_lock(claimant text) returns bigint language sql immutable as $function$
-  select hashtextextended('holdfast claims ' || claimant, 0)
-$function$;
-
--- Takes that lock, and answers whether no other claim of the claimant has it. Others that begin later may have it too: they can
--- still see that this claim runs, whatever becomes of its answer.
-create function "{schema}".jobs_claims_alone(claimant text) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp as $function$
-declare
-  key bigint := jobs_claimant_lock(claimant);
-begin
-  perform pg_advisory_xact_lock_shared(key);
-  -- Given back in the same expression, so that no interruption leaves it with the session. Its own shared lock is not in its way.
-  return case when pg_try_advisory_lock(key) then pg_advisory_unlock(key) else false end;
-end
-$function$;
-
 -- Claims up to wanted jobs of the names handled, which the claimant begins at once, and up to further ones ahead, which it begins
 -- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
@@ -523,6 +506,10 @@ declare
   is_limited boolean := false;
   earlier_runs boolean := false;
 begin
+  if wanted = 0 and further > 0 then
+    perform jobs_line_up(handled);
+    asked_at := clock_timestamp();
+  end if;
   select exists (select from ended_jobs where tell_at <= asked_at),
     exists (select from jobs where state = 'delayed' and due_at <= asked_at)
       or exists (select from jobs where state = 'running' and due_at <= asked_at),
@@ -732,6 +719,39 @@ begin
   )
   update jobs j set state = 'blocked' from later where j.id = later.id;
   return refused;
+end
+$function$;
+`,
+  version1Claimants: `-- The functions of the jobs, version 1: which claims run beside which.
+-- Inputs: none; "{schema}" is replaced by the name of the schema.
+-- Result: none.
+
+-- The advisory lock that a claimant's claims share until their ends.
+create function "{schema}".jobs_claimant_lock(claimant text) returns bigint language sql immutable as $function$
+  select hashtextextended('holdfast claims ' || claimant, 0)
+$function$;
+
+-- Takes that lock, and answers whether no other claim of the claimant has it. Others that begin later may have it too: they can
+-- still see that this claim runs, whatever becomes of its answer.
+create function "{schema}".jobs_claims_alone(claimant text) returns boolean language plpgsql
+set search_path = "{schema}", pg_temp as $function$
+declare
+  key bigint := jobs_claimant_lock(claimant);
+begin
+  perform pg_advisory_xact_lock_shared(key);
+  -- Given back in the same expression, so that no interruption leaves it with the session. Its own shared lock is not in its way.
+  return case when pg_try_advisory_lock(key) then pg_advisory_unlock(key) else false end;
+end
+$function$;
+
+-- Waits in line with the other claims ahead for jobs of these names: at once, each of them would step over the rows that the others have locked.
+-- A transaction ends late where its claimant cannot read the answer, so the wait is short, and then the claim goes on all the same.
+create function "{schema}".jobs_line_up(handled text[]) returns void language plpgsql
+set search_path = "{schema}", pg_temp set lock_timeout = '500ms' as $function$
+begin
+  perform pg_advisory_xact_lock(hashtextextended('holdfast claims ahead ' || handled::text, 0));
+exception when lock_not_available then
+  null;
 end
 $function$;
 `,
@@ -1549,13 +1569,14 @@ declare
   delay_ms double precision;
   before text;
 begin
+  -- coalesce as in jobs_complete: with a partial index, each of these would read all running jobs.
   if patient then
-    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
+    select * into job from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false) for update;
   else
-    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update skip locked;
+    select * into job from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false) for update skip locked;
   end if;
   if not found then
-    if not patient and exists (select from jobs where id = ended and attempt = ended_attempt and state = 'running') then
+    if not patient and exists (select from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false)) then
       return 'busy';
     end if;
     select case state when 'blocked' then 'ready' else state end into before from (
@@ -1717,10 +1738,13 @@ begin
         perform from jobs
         where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
         order by id for update;
-        completed := completed || jobs_complete(free, free_attempts, done, results, keeps_completed);
       end if;
       if not patient then
         perform set_config('lock_timeout', lock_limit, true);
+      end if;
+      if free <> '{}' then
+        -- It waits for no row. The limit would also hold for the lock under which a table grows.
+        completed := completed || jobs_complete(free, free_attempts, done, results, keeps_completed);
       end if;
       exit;
     exception when lock_not_available then
@@ -1743,16 +1767,16 @@ begin
 
   completed := coalesce(completed, '{}');
   if cardinality(done) > cardinality(completed) then
-    select coalesce(json_agg(d.answer) filter (where j.id is null), '[]'),
-      coalesce(json_agg(d.answer) filter (where j.id is not null), '[]')
+    -- A query of its own for each of these: joined, they could cost a look through all jobs that have ended.
+    select coalesce(json_agg(d.answer) filter (where not d.runs), '[]'), coalesce(json_agg(d.answer) filter (where d.runs), '[]')
     into lost, busy
     from (
-      select id, attempt, json_build_object('id', id::text, 'attempt', attempt) as answer
-      from unnest(done, attempts) as pair (id, attempt)
-    ) d left join jobs j on j.id = d.id and j.attempt = d.attempt and coalesce(j.state = 'running', false)
-    where not (d.id = any (completed) and d.attempt = attempts[width_bucket(d.id, done)]) and not exists (
-      select from ended_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
-    );
+      select json_build_object('id', p.id::text, 'attempt', p.attempt) as answer,
+        coalesce((select j.state = 'running' and j.attempt = p.attempt from jobs j where j.id = p.id), false) as runs
+      from unnest(done, attempts) as p (id, attempt)
+      where not (p.id = any (completed) and p.attempt = attempts[width_bucket(p.id, done)])
+        and not coalesce((select f.state = 'completed' and f.attempt = p.attempt from ended_jobs f where f.id = p.id), false)
+    ) d;
   end if;
 
   if others is not null then

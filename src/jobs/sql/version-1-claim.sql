@@ -2,24 +2,6 @@
 -- Inputs: none; "{schema}" is replaced by the name of the schema.
 -- Result: none.
 
--- The advisory lock that a claimant's claims share until their ends.
-create function "{schema}".jobs_claimant_lock(claimant text) returns bigint language sql immutable as $function$
-  select hashtextextended('holdfast claims ' || claimant, 0)
-$function$;
-
--- Takes that lock, and answers whether no other claim of the claimant has it. Others that begin later may have it too: they can
--- still see that this claim runs, whatever becomes of its answer.
-create function "{schema}".jobs_claims_alone(claimant text) returns boolean language plpgsql
-set search_path = "{schema}", pg_temp as $function$
-declare
-  key bigint := jobs_claimant_lock(claimant);
-begin
-  perform pg_advisory_xact_lock_shared(key);
-  -- Given back in the same expression, so that no interruption leaves it with the session. Its own shared lock is not in its way.
-  return case when pg_try_advisory_lock(key) then pg_advisory_unlock(key) else false end;
-end
-$function$;
-
 -- Claims up to wanted jobs of the names handled, which the claimant begins at once, and up to further ones ahead, which it begins
 -- later. Each has a lease of ttl_ms. A job that may not be claimed ahead ends the claim, so that none passes it. Such are
 --   jobs with an error or with a single attempt              their loss has to count, so they are claimed only to be begun
@@ -186,6 +168,10 @@ declare
   is_limited boolean := false;
   earlier_runs boolean := false;
 begin
+  if wanted = 0 and further > 0 then
+    perform jobs_line_up(handled);
+    asked_at := clock_timestamp();
+  end if;
   select exists (select from ended_jobs where tell_at <= asked_at),
     exists (select from jobs where state = 'delayed' and due_at <= asked_at)
       or exists (select from jobs where state = 'running' and due_at <= asked_at),

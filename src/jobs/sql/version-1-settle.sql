@@ -160,13 +160,14 @@ declare
   delay_ms double precision;
   before text;
 begin
+  -- coalesce as in jobs_complete: with a partial index, each of these would read all running jobs.
   if patient then
-    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update;
+    select * into job from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false) for update;
   else
-    select * into job from jobs where id = ended and attempt = ended_attempt and state = 'running' for update skip locked;
+    select * into job from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false) for update skip locked;
   end if;
   if not found then
-    if not patient and exists (select from jobs where id = ended and attempt = ended_attempt and state = 'running') then
+    if not patient and exists (select from jobs where id = ended and attempt = ended_attempt and coalesce(state = 'running', false)) then
       return 'busy';
     end if;
     select case state when 'blocked' then 'ready' else state end into before from (
@@ -328,10 +329,13 @@ begin
         perform from jobs
         where id = any (free) and attempt = free_attempts[width_bucket(id, free)] and coalesce(state = 'running', false)
         order by id for update;
-        completed := completed || jobs_complete(free, free_attempts, done, results, keeps_completed);
       end if;
       if not patient then
         perform set_config('lock_timeout', lock_limit, true);
+      end if;
+      if free <> '{}' then
+        -- It waits for no row. The limit would also hold for the lock under which a table grows.
+        completed := completed || jobs_complete(free, free_attempts, done, results, keeps_completed);
       end if;
       exit;
     exception when lock_not_available then
@@ -354,16 +358,16 @@ begin
 
   completed := coalesce(completed, '{}');
   if cardinality(done) > cardinality(completed) then
-    select coalesce(json_agg(d.answer) filter (where j.id is null), '[]'),
-      coalesce(json_agg(d.answer) filter (where j.id is not null), '[]')
+    -- A query of its own for each of these: joined, they could cost a look through all jobs that have ended.
+    select coalesce(json_agg(d.answer) filter (where not d.runs), '[]'), coalesce(json_agg(d.answer) filter (where d.runs), '[]')
     into lost, busy
     from (
-      select id, attempt, json_build_object('id', id::text, 'attempt', attempt) as answer
-      from unnest(done, attempts) as pair (id, attempt)
-    ) d left join jobs j on j.id = d.id and j.attempt = d.attempt and coalesce(j.state = 'running', false)
-    where not (d.id = any (completed) and d.attempt = attempts[width_bucket(d.id, done)]) and not exists (
-      select from ended_jobs f where f.id = d.id and f.attempt = d.attempt and f.state = 'completed'
-    );
+      select json_build_object('id', p.id::text, 'attempt', p.attempt) as answer,
+        coalesce((select j.state = 'running' and j.attempt = p.attempt from jobs j where j.id = p.id), false) as runs
+      from unnest(done, attempts) as p (id, attempt)
+      where not (p.id = any (completed) and p.attempt = attempts[width_bucket(p.id, done)])
+        and not coalesce((select f.state = 'completed' and f.attempt = p.attempt from ended_jobs f where f.id = p.id), false)
+    ) d;
   end if;
 
   if others is not null then
