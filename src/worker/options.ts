@@ -35,8 +35,8 @@ export interface LockWorkerOptions extends Pick<HoldOptions, 'ttl' | 'maxHold' |
    */
   readonly stop: (reason: StopReason, lease: Lease) => unknown
   /**
-   * Called with each failure. The worker goes on by itself, except if the locks are closed, or can never grant the key with these
-   * options. Then it is stopped. Default: a process warning.
+   * Called with each failure. The worker goes on by itself, except if the locks are closed, or refuse these options
+   * (`invalid-argument`). Then it is stopped. Default: a process warning.
    */
   readonly onError?: ((error: unknown, context: { key: string; during: Doing }) => void) | undefined
   /**

@@ -375,7 +375,7 @@ describe('a lock worker', () => {
     }
   })
 
-  test('warns that it is stopped when its locks are closed, or can never grant the key', async () => {
+  test('warns that it is stopped when its locks are closed, or refuse its options', async () => {
     const warn = vi.spyOn(process, 'emitWarning').mockImplementation(() => {})
     try {
       const closed = workerOf({ onError: undefined })

@@ -47,7 +47,7 @@ export const wait: Subcommand = {
   summary: 'Waits until a key is free, without taking it.',
   examples: [
     'holdfast wait migration -w 10m && ./start.sh',
-    'holdfast wait -w 0 migration || echo "it still runs"',
+    'holdfast wait -w 0 migration || { [ $? -eq 75 ] && echo "it still runs"; }',
   ],
   options: {
     timeout: {

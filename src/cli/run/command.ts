@@ -8,7 +8,7 @@ export const run: Subcommand = {
   summary: 'Holds a key while a command runs.',
   examples: [
     'holdfast run nightly-report -- ./report.sh --since yesterday',
-    'holdfast run -n migrate -- ./migrate.sh || echo "not this time"',
+    'holdfast run -n migrate -- ./migrate.sh || { [ $? -eq 75 ] && echo "not this time"; }',
     'holdfast run -w 10 --store redis://cache --permits 3 render -- make video',
   ],
   options: {
