@@ -48,7 +48,8 @@ export class RecordFile implements HistoryFile {
   }
 
   load(prefix: string): SavedHistory {
-    const sinceAt = Date.now() - this.#keepMs
+    const at = Date.now()
+    const sinceAt = at - this.#keepMs
     // The newest ones, as more than that are not kept in memory, either.
     const holds = this.#statements.holds.all(
       prefix,
@@ -56,23 +57,28 @@ export class RecordFile implements HistoryFile {
       sinceAt,
       MOST_HOLDS,
     ) as unknown as readonly HoldRow[]
-    const watched = this.#statements.watched.all(sinceAt) as unknown as readonly WatchedRow[]
+    const watched = this.#statements.watched.all(sinceAt, at) as unknown as readonly WatchedRow[]
+    const { count, oldestAt } = this.#statements.size.get() as { count: number; oldestAt: number | null }
     // From now on, SQLite would wait on the thread that renews the leases of this process.
     this.#database.exec('pragma busy_timeout = 0')
     return {
       holds: holds.toReversed().flatMap((row) => holdIn(row) ?? []),
-      watched: watched.map(({ from_at, until_at }) => ({ fromAt: from_at, untilAt: until_at })),
+      // The clock may have been set back since.
+      watched: watched.map(({ from_at, until_at }) => ({ fromAt: from_at, untilAt: Math.min(until_at, at) })),
+      completeFromAt: count >= MOST_HOLDS ? (oldestAt ?? undefined) : undefined,
     }
   }
 
   save(changed: readonly KeyHold[], { fromAt, untilAt }: WatchedTime, keptSinceAt: number): boolean {
     if (this.#isClosed) return false
-    const { begin, commit, hold, watch, trimHolds, trimWatched, most } = this.#statements
+    const { begin, commit, hold, watch, unwatch, trimHolds, trimWatched, most } = this.#statements
     try {
       begin.run()
       for (const each of changed) hold.run(...valuesOf(each))
       watch.run(fromAt, untilAt)
-      if (untilAt >= this.#trimAt) {
+      unwatch.run(untilAt)
+      // It is far ahead where the clock was set back.
+      if (untilAt >= this.#trimAt || untilAt < this.#trimAt - TRIM_EVERY_MS) {
         this.#trimAt = untilAt + TRIM_EVERY_MS
         trimHolds.run(keptSinceAt)
         trimWatched.run(keptSinceAt)
@@ -297,12 +303,14 @@ const STATEMENTS = {
   rollback: 'rollback',
   holds: `select * from hold where substr(key, 1, length(?)) = ? and (until_at is null or until_at >= ?)
     order by coalesce(until_at, from_at) desc limit ?`,
-  watched: 'select * from watched where until_at >= ? order by from_at',
+  watched: 'select * from watched where until_at >= ? and from_at <= ? order by from_at',
+  size: 'select count(*) as count, min(from_at) as oldestAt from hold',
   hold: `insert into hold values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) on conflict (key, id, fence) do update
     set until_at = excluded.until_at, end = excluded.end, reason = excluded.reason, ttl_ms = excluded.ttl_ms,
       renewed_at = excluded.renewed_at`,
-  watch:
-    'insert into watched values (?, ?) on conflict (from_at) do update set until_at = max(until_at, excluded.until_at)',
+  watch: 'insert into watched values (?, ?) on conflict (from_at) do update set until_at = excluded.until_at',
+  // Where the clock was set back, times after now say nothing.
+  unwatch: 'delete from watched where from_at > ?',
   trimHolds: 'delete from hold where until_at < ?',
   trimWatched: 'delete from watched where until_at < ?',
   most: 'delete from hold where rowid in (select rowid from hold order by from_at desc limit -1 offset ?)',

@@ -43,7 +43,8 @@ function contentionOf({ samples, holds }: KeyHistory, at: number): Omit<Contenti
   for (const [index, sample] of samples.entries()) {
     const untilAt = samples[index + 1]?.at
     if (untilAt !== undefined && untilAt <= fromAt) continue
-    sum += sample.waiting * ((untilAt ?? at) - Math.max(sample.at, fromAt))
+    // Samples after now are from before the clock was set back.
+    sum += sample.waiting * Math.max(0, Math.min(untilAt ?? at, at) - Math.max(sample.at, fromAt))
     mostWaiting = Math.max(mostWaiting, sample.waiting)
   }
   return {

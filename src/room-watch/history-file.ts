@@ -15,4 +15,6 @@ export interface HistoryFile {
 export interface SavedHistory {
   readonly holds: readonly KeyHold[]
   readonly watched: readonly WatchedTime[]
+  /** Since when all holds are among these; `undefined` if none is left out. */
+  readonly completeFromAt?: number | undefined
 }

@@ -120,6 +120,18 @@ export class KeyRecord implements KeyHistory {
     return last?.holding === holding && last.waiting === waiting
   }
 
+  /** Nothing is known from before `at`, apart from what is here: nobody has looked at the key. */
+  limitTo(at: number): void {
+    this.holdsFromAt = at
+    this.samplesFromAt = at
+  }
+
+  /** The clock was set back to `at`. */
+  setBack(at: number): void {
+    if (this.holdsFromAt !== undefined) this.holdsFromAt = Math.min(this.holdsFromAt, at)
+    if (this.samplesFromAt !== undefined) this.samplesFromAt = Math.min(this.samplesFromAt, at)
+  }
+
   seen(at: number): void {
     this.#seenAt = at
   }

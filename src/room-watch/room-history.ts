@@ -1,5 +1,6 @@
 import type { InspectedHolder, InspectedRoom } from '../index.ts'
 import type { HistoryFile } from './history-file.ts'
+import type { HistoryLimits } from './history-limits.ts'
 import { type HoldEnding, type HoldRecord, type KeyHistory, type KeyHold, KeyRecord } from './hold-record.ts'
 import { Processes } from './processes.ts'
 import { type RenewalFacts, renewalFacts } from './renewal-facts.ts'
@@ -15,23 +16,6 @@ export interface Totals {
   /** How many holds have begun, and how many have expired, since the look before. */
   readonly begun: number
   readonly expired: number
-}
-
-export interface HistoryLimits {
-  /** How many keys have a history: those that changed last. */
-  readonly keys: number
-  /** How many holds and samples are kept of a key. */
-  readonly entries: number
-  /** How many holds and samples are kept of all keys together. */
-  readonly total: number
-  /** How many looks `totals` goes back. */
-  readonly looks: number
-  /** How many losses are kept. */
-  readonly losses: number
-  /** How many changes wait for a file that cannot be written. */
-  readonly unsaved: number
-  /** How far the history goes back, in milliseconds. */
-  readonly keepMs: number
 }
 
 /**
@@ -61,7 +45,7 @@ export class RoomHistory {
   /** By id, for each present holder. */
   #renewals: ReadonlyMap<string, RenewalFacts> = new Map()
   /** By id: holds that were evicted from here, until a look misses them. The record of their key may be too short for them. */
-  readonly #evicted = new Map<string, HoldRecord>()
+  readonly #evicted = new Map<string, KeyHold>()
   /** Keys without a record have not changed since then. */
   #calmSinceAt = 0
   /** When a key's record was dropped last. A key without a record may have been that one. */
@@ -77,7 +61,8 @@ export class RoomHistory {
   constructor(limits: HistoryLimits, file?: HistoryFile, prefix = '') {
     this.#limits = limits
     this.#file = file
-    const { holds, watched } = file?.load(prefix) ?? { holds: [], watched: [] }
+    const { holds, watched, completeFromAt } = file?.load(prefix) ?? { holds: [], watched: [] }
+    this.#forgottenAt = completeFromAt
     this.#watched = new WatchedTimes(watched)
     this.#completeAt = watched.at(-1)?.untilAt
     for (const { key, hold } of holds) this.#restore(key, hold)
@@ -127,6 +112,7 @@ export class RoomHistory {
     this.#elapsedMs = Math.max(at - this.#lookedAt, performance.now() - this.#begunMs)
     this.#begunMs = begunMs
     const renewals = new Map<string, RenewalFacts>()
+    if (at < this.#lookedAt) this.#setBack(at)
     const elections = electionsIn([...rooms.values()])
     const marks = Array.from(rooms.values())
       .filter((room) => isPartOf(elections, room.key) || isVacant(elections, room))
@@ -134,6 +120,7 @@ export class RoomHistory {
     this.#uncounted = new Set([...this.#marks, ...marks])
     this.#marks = marks
     let [keys, holding, waiting, begun, expired] = [0, 0, 0, 0, 0]
+    let calmSinceAt = this.#calmSinceAt
     for (const [key, room] of rooms) {
       for (const holder of isKeptForATime(key) ? [] : room.holders) {
         renewals.set(holder.id, renewalFacts(holder, this.#renewals.get(holder.id)))
@@ -141,7 +128,10 @@ export class RoomHistory {
       // At the first look, no hold has begun just now. Nor has that of a key which the look before may have left out.
       const isComparable = before !== undefined && (before.has(key) || !wasCut)
       const changes = isComparable ? this.#compare(key, before.get(key), room, at) : NO_CHANGES
-      if (wasCut && isCut && !isComparable) this.#resume(key, room, at)
+      if (wasCut && isCut && !isComparable) {
+        calmSinceAt = at
+        this.#resume(key, room, at)
+      }
       isChanged ||= changes !== NO_CHANGES
       const isCounted = !this.#uncounted.has(key)
       // An election that nobody leads is a key, but its observers hold nothing.
@@ -158,6 +148,7 @@ export class RoomHistory {
       const changes = this.#compare(key, room, undefined, at)
       if (!this.#uncounted.has(key)) expired += changes.expired
     }
+    this.#calmSinceAt = calmSinceAt
     this.#totals.push({ at, keys, holding, waiting, begun, expired })
     if (this.#totals.length > this.#limits.looks) this.#totals.shift()
     // The first complete look, also after others that were cut. The records may be those of an earlier run.
@@ -168,7 +159,9 @@ export class RoomHistory {
     }
     this.#rooms = rooms
     this.#renewals = renewals
-    for (const id of this.#evicted.keys()) if (!renewals.has(id)) this.#evicted.delete(id)
+    for (const [id, { key }] of this.#evicted) {
+      if (rooms.get(key)?.holders.some((holder) => holder.id === id) !== true) this.#evicted.delete(id)
+    }
     this.processes.look(rooms.values(), {
       at,
       renewedAt: (id) => {
@@ -204,7 +197,7 @@ export class RoomHistory {
       const hold = holder === undefined ? record.find(id) : record.findOrAdd(holder, this.#lookedAt)
       if (hold === undefined) continue
       this.#end(key, hold, { untilAt: hold.untilAt ?? at, end: 'evicted', reason })
-      this.#evicted.set(id, hold)
+      this.#evicted.set(id, { key, hold })
     }
     this.#size += record.size - sizeBefore
     this.#forget()
@@ -233,7 +226,7 @@ export class RoomHistory {
     const untilAt = Math.max(this.#lookedAt, earliestAt)
     const ends = without(known, holders).map((holder) => {
       const ending = { ...this.#endOf(holder, at), untilAt }
-      const hold = this.#evicted.get(holder.id) ?? record.findOrAdd(holder, this.#lookedAt)
+      const hold = this.#evicted.get(holder.id)?.hold ?? record.findOrAdd(holder, this.#lookedAt)
       if (hold.end === undefined) this.#end(key, hold, ending)
       return hold.end ?? ending.end
     })
@@ -294,6 +287,13 @@ export class RoomHistory {
     return record
   }
 
+  /** The clock was set back: what was known until later is known until now. */
+  #setBack(at: number): void {
+    this.#calmSinceAt = Math.min(this.#calmSinceAt, at)
+    if (this.#forgottenAt !== undefined) this.#forgottenAt = Math.min(this.#forgottenAt, at)
+    for (const record of this.#byKey.values()) record.setBack(at)
+  }
+
   #empty(): KeyRecord {
     return new KeyRecord(this.#limits.entries, this.#forgottenAt)
   }
@@ -301,7 +301,7 @@ export class RoomHistory {
   #restore(key: string, hold: HoldRecord): void {
     const known = this.#byKey.get(key)
     const sizeBefore = known?.size ?? 0
-    const record = known ?? new KeyRecord(this.#limits.entries)
+    const record = known ?? this.#empty()
     record.restore(hold)
     this.#byKey.delete(key)
     this.#byKey.set(key, record)
@@ -326,9 +326,12 @@ export class RoomHistory {
     const begun = holders.map((holder) => record.begin(holder, at)).filter((hold) => hold !== undefined)
     for (const hold of begun) this.#note(key, hold)
     const sample = { at, holding: holders.length, waiting: queue.length }
+    const isChanged = gone.length > 0 || begun.length > 0 || !record.hasLast(sample)
     // A file has holds, and no counts.
     if (record.samples.length === 0) record.samplesFromAt = at
-    if (gone.length > 0 || begun.length > 0 || !record.hasLast(sample)) record.sample(sample)
+    // Looks have left the key out. Where there were no looks, that is shown anyway.
+    else if (isChanged && this.#rooms?.has(key) === false) record.limitTo(at)
+    if (isChanged) record.sample(sample)
     this.#size += record.size - sizeBefore
   }
 
@@ -350,7 +353,9 @@ export class RoomHistory {
     this.#watched.dropBefore(sinceAt)
     for (const [key, record] of this.#byKey) {
       const sample = record.samples.at(-1)
-      const knownAt = sample?.at ?? Math.max(...record.holds.map(({ untilAt = at }) => untilAt))
+      // An eviction that no look has seen has no sample yet.
+      const ends = record.holds.map(({ untilAt = sample?.at ?? at }) => untilAt)
+      const knownAt = Math.max(sample?.at ?? 0, ...ends)
       if (knownAt >= sinceAt) {
         // A key of an earlier run that no look has reached says nothing about the keys after it.
         if (sample === undefined) continue

@@ -1,10 +1,11 @@
 import { messageOf } from '../base/thrown.ts'
 import { type InspectedRoom, isHoldfastError, type Locks } from '../index.ts'
 import type { HistoryFile } from './history-file.ts'
+import { HISTORY_LIMITS, type HistoryLimits } from './history-limits.ts'
 import type { KeyHistory, KeyHold } from './hold-record.ts'
 import type { Processes } from './processes.ts'
 import type { RenewalFacts } from './renewal-facts.ts'
-import { type HistoryLimits, RoomHistory, type Totals } from './room-history.ts'
+import { RoomHistory, type Totals } from './room-history.ts'
 import { boundedRoom } from './ticket-facts.ts'
 import type { WatchedTime } from './watched-times.ts'
 
@@ -100,7 +101,7 @@ class Watch implements RoomWatch {
   constructor(locks: WatchedLocks, options: WatchOptions) {
     this.#locks = locks
     this.#options = options
-    this.#history = new RoomHistory({ ...LIMITS, ...options.history }, options.file, options.prefix)
+    this.#history = new RoomHistory({ ...HISTORY_LIMITS, ...options.history }, options.file, options.prefix)
   }
 
   get totals(): readonly Totals[] {
@@ -248,16 +249,6 @@ const pauseAfter: Readonly<Record<LookOutcome, (tookMs: number) => number>> = {
   nothing: (tookMs) => Math.min(tookMs, AWAY_PAUSE_MS),
 }
 
-/** Together these need some 30 MB at most. */
-const LIMITS: HistoryLimits = {
-  keys: 20_000,
-  entries: 60,
-  total: 100_000,
-  looks: 300,
-  losses: 10_000,
-  unsaved: 10_000,
-  keepMs: 24 * 3_600_000,
-}
 const PAGE_SIZE = 500
 const SILENT_MS = 3000
 const AWAY_PAUSE_MS = 1000

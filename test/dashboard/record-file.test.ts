@@ -92,3 +92,19 @@ test('a file that another connection has locked costs no time, and is written af
     warn.mockRestore()
   }
 })
+
+test('a file has no times after the last look, also if the clock was set back', () => {
+  const now = Date.now()
+  const first = new RecordFile(file, { keepMs: 3_600_000, store: undefined })
+  first.save([], { fromAt: now - 60_000, untilAt: now + 600_000 }, 0)
+  first.save([], { fromAt: now + 700_000, untilAt: now + 800_000 }, 0)
+  expect(first.load('').watched).toMatchObject([{ fromAt: now - 60_000 }])
+  expect(first.load('').watched[0]?.untilAt).toBeLessThan(now + 300_000)
+  first.save([], { fromAt: now - 60_000, untilAt: now - 10_000 }, 0)
+  first.close()
+  const database = openDatabase(file, undefined)
+  expect(database.prepare('select * from watched').all()).toEqual([
+    { from_at: now - 60_000, until_at: now - 10_000 },
+  ])
+  database.close()
+})

@@ -2,8 +2,9 @@ import { expect, test } from 'vitest'
 import { UNLIMITED } from '../../src/contract/index.ts'
 import type { InspectedHolder, InspectedRoom } from '../../src/index.ts'
 import type { HistoryFile } from '../../src/room-watch/history-file.ts'
+import type { HistoryLimits } from '../../src/room-watch/history-limits.ts'
 import type { KeyHold } from '../../src/room-watch/hold-record.ts'
-import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
+import { RoomHistory } from '../../src/room-watch/room-history.ts'
 
 const LIMITS: HistoryLimits = {
   ...{ keys: 1000, entries: 1000, total: 10_000, looks: 1000, losses: 1000, unsaved: 1000 },
@@ -295,4 +296,64 @@ test('after the clock was set back, the time that was watched ends now', () => {
   const history = new RoomHistory(LIMITS)
   for (const at of [1000, 2000, 60_000, 61_000, 1500]) look(history, at, [])
   expect(history.watched).toEqual([{ fromAt: 1000, untilAt: 1500 }])
+})
+
+test('what is known of a key begins anew when a look reads it that others have left out', () => {
+  const history = new RoomHistory(LIMITS)
+  const lookAt = (at: number, ids: Record<string, string>) => {
+    const rooms = Object.entries(ids).map(([key, id]): [string, InspectedRoom] => [
+      key,
+      { key, holders: [{ ...HOLDER, id }], queue: [], closedMs: 0 },
+    ])
+    history.look(new Map(rooms), { at, begunMs: performance.now(), isCut: true })
+  }
+  lookAt(1000, { a: 'one' })
+  lookAt(2000, { b: 'one' })
+  expect(history.of('b')?.samples).toMatchObject([{ at: 2000 }])
+  lookAt(3000, { b: 'other' })
+  expect(history.of('b')).toMatchObject({ holdsFromAt: undefined, samples: [{ at: 2000 }, { at: 3000 }] })
+  lookAt(4000, { a: 'one' })
+  lookAt(5000, { b: 'other' })
+  // The same holder has it still.
+  expect(history.of('b')?.holdsFromAt).toBeUndefined()
+  lookAt(6000, { a: 'one' })
+  lookAt(7000, { b: 'third' })
+  expect(history.of('b')).toMatchObject({ holdsFromAt: 7000, samplesFromAt: 7000 })
+})
+
+test('after the clock was set back, a history is complete since now at the latest', () => {
+  const history = new RoomHistory({ ...LIMITS, entries: 1 })
+  look(history, 1000, [])
+  for (let at = 61_000; at <= 65_000; at += 1000) look(history, at, at % 2000 === 1000 ? ['k'] : [])
+  expect(history.of('k')?.samplesFromAt).toBeGreaterThan(60_000)
+  look(history, 2000, ['k'])
+  expect(history.of('k')).toMatchObject({ samplesFromAt: 2000 })
+})
+
+test('an eviction of a hold that has not changed for longer than the history goes back is not forgotten', () => {
+  const history = new RoomHistory({ ...LIMITS, keepMs: 60_000 })
+  const holders = [{ ...HOLDER, id: 'a' }]
+  const seen = (at: number, isThere: boolean) =>
+    history.look(new Map(isThere ? [['k', { key: 'k', holders, queue: [], closedMs: 0 }]] : []), {
+      at,
+      begunMs: performance.now(),
+    })
+  for (let at = 1000; at < 100_000; at += 10_000) seen(at, true)
+  history.noteEviction('k', ['a'], { reason: 'stuck', at: 95_000 })
+  // This look has read the holder before the eviction.
+  seen(96_000, true)
+  seen(97_000, false)
+  expect(history.of('k')?.holds).toMatchObject([{ id: 'a', end: 'evicted', untilAt: 95_000 }])
+})
+
+test('keys of a file that had no room for all holds are known since the first of these', () => {
+  const holds = [kept('k', { fromAt: 5000, untilAt: 6000, end: 'released' })]
+  const file: HistoryFile = {
+    load: () => ({ holds, watched: [{ fromAt: 1000, untilAt: 7000 }], completeFromAt: 5000 }),
+    save: () => true,
+  }
+  const history = new RoomHistory(LIMITS, file)
+  look(history, 8000, ['other'])
+  look(history, 9000, [])
+  for (const key of ['k', 'other']) expect(history.of(key)).toMatchObject({ holdsFromAt: 5000 })
 })

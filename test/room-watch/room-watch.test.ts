@@ -4,8 +4,9 @@ import type { Store } from '../../src/contract/index.ts'
 import { createLocks, type InspectedHolder, type InspectedRoom, type Locks } from '../../src/index.ts'
 import { contentionIn } from '../../src/room-watch/contention.ts'
 import type { HistoryFile } from '../../src/room-watch/history-file.ts'
+import type { HistoryLimits } from '../../src/room-watch/history-limits.ts'
 import { lateMsOf, renewalFacts, roundTtlMs } from '../../src/room-watch/renewal-facts.ts'
-import { type HistoryLimits, RoomHistory } from '../../src/room-watch/room-history.ts'
+import { RoomHistory } from '../../src/room-watch/room-history.ts'
 import {
   type RoomWatch,
   type Snapshot,

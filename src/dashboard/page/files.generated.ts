@@ -2646,8 +2646,11 @@ function timelineRow(item) {
 }
 
 function unseenRow({ unseen }) {
-  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, unseen))
-  return { node, update() {} }
+  const text = cell('holder', { colspan: 5 }, unseen)
+  return {
+    node: element('tr', { role: 'row', class: 'unseen' }, text),
+    update: (item) => setText(text, item.unseen),
+  }
 }
 
 function holdRow() {
@@ -3680,6 +3683,8 @@ const title = part('#title')
 const links = document.querySelectorAll('nav a')
 
 let shown
+/** The place of the open view. */
+let current
 let said
 /** When the store was looked at last, as far as the page knows. */
 let seenAt = 0
@@ -3715,9 +3720,12 @@ const connection = new Connection({
 
 function arrive() {
   const place = placeIn(location.hash)
+  current = place
   /** Changes the query of the open view without opening it anew. */
   const go = (changes) => {
     Object.assign(place, changes)
+    // A field asks a moment after the last letter. By then, a link may have led elsewhere.
+    if (place !== current) return
     history.replaceState(null, '', addressOf(place))
     connection.ask(new URLSearchParams(shown.query()))
   }

@@ -235,8 +235,11 @@ function timelineRow(item) {
 }
 
 function unseenRow({ unseen }) {
-  const node = element('tr', { role: 'row', class: 'unseen' }, cell('holder', { colspan: 5 }, unseen))
-  return { node, update() {} }
+  const text = cell('holder', { colspan: 5 }, unseen)
+  return {
+    node: element('tr', { role: 'row', class: 'unseen' }, text),
+    update: (item) => setText(text, item.unseen),
+  }
 }
 
 function holdRow() {
