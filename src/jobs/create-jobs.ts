@@ -103,6 +103,8 @@ class PostgresJobs implements Jobs {
   /** Aborts when these jobs are closed, with the error for a call that waits. */
   readonly #closing = new AbortController()
   #closed: Promise<void> | undefined
+  /** Whether the workers have ended. Until then, what they run may enqueue. */
+  #hasEnded = false
 
   constructor(client: PostgresPool, options: JobsOptions) {
     checkOptions(options, ['schema', 'keepCompleted', 'keepEnded', 'maxPayloadBytes', 'maxConnections'])
@@ -165,7 +167,7 @@ class PostgresJobs implements Jobs {
     checkOptions(options, ['transaction'])
     const { transaction } = options
     if (!Array.isArray(jobs)) throw expected('jobs', 'an array of jobs', jobs)
-    this.#assertOpen()
+    this.#assertOpen({ isClosed: this.#hasEnded })
     const limits = { maxPayloadBytes: this.#maxPayloadBytes }
     const parsed = parseNewJobs(jobs as readonly NewJob[], limits)
     if (parsed.length === 0) return []
@@ -361,6 +363,7 @@ class PostgresJobs implements Jobs {
       ...[...this.#workers.keys()].map((worker) => worker.stop({ grace })),
       this.#stopOthers(grace),
     ])
+    this.#hasEnded = true
     this.#cleanUps.stop()
     this.#watches.close()
     await Promise.all([this.#connections.close(), this.#renewing.close()])
@@ -373,9 +376,8 @@ class PostgresJobs implements Jobs {
     await paused(systemClock, grace + GIVE_BACK_MS, ended.signal)
   }
 
-  #assertOpen(): void {
-    if (this.#closed !== undefined)
-      throw new ClosedError('These jobs were closed: they take and run no more.')
+  #assertOpen({ isClosed } = { isClosed: this.#closed !== undefined }): void {
+    if (isClosed) throw new ClosedError('These jobs were closed: they take and run no more.')
   }
 }
 

@@ -167,7 +167,7 @@ export class SettlementQueue {
         // The statement tries no key after the first that is busy. So another one goes first next time.
         this.#heldUp.push(...again.slice(1), ...again.slice(0, 1))
       } catch (error) {
-        for (const { reject } of batch) reject(error)
+        await this.#sendApart(batch, { error, refusalsLeft: MOST_REFUSED })
       }
     }
     this.#isRetrying = false

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import type { JobFailure } from '../../src/jobs/index.ts'
 import { until } from '../servers/until.ts'
-import { closeSharedServer, openScene, sharedServer } from './scene.ts'
+import { closeSharedServer, type JobsScene, openScene, sharedServer } from './scene.ts'
 
 beforeAll(sharedServer)
 afterAll(closeSharedServer)
@@ -47,4 +47,47 @@ test('children that ended before `maxRun` end as their handlers did, once, howev
   await until('the failure is told', () => failures.length > 0)
   expect(failures).toMatchObject([{ outcome: 'dead', error: { message: 'bad address' } }])
   expect(runs.sort()).toEqual(['bad', 'good'])
+})
+
+/** What a worker that has forgotten all of its jobs gets once more. */
+async function recovered(scene: JobsScene): Promise<{ jobs: unknown[]; earlier_runs: boolean }> {
+  const [row] = await scene.sql(`select $schema.jobs_claim('{a}', 0, 0, 'w', 30000, '{}', '{}') as answer`)
+  return JSON.parse(String(row?.['answer']))
+}
+
+test('an attempt whose lease was over is not delivered once more while its end has to wait', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueue('a', null, { group: 'g', maxAttempts: 1 })
+  await scene.sql(`select $schema.jobs_claim('{a}', 1, 0, 'w', 10, null, null)`)
+  await until('its lease is over', async () => {
+    const [row] = await scene.sql('select due_at < now() as over from $schema.jobs')
+    return row?.['over'] === true
+  })
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select pg_advisory_xact_lock(${scene.schema}.jobs_group_lock('g'))`)
+  expect(await recovered(scene)).toMatchObject({ jobs: [], earlier_runs: false })
+  expect(await recovered(scene)).toMatchObject({ jobs: [], earlier_runs: false })
+  await other.query('rollback')
+  await until('the attempt has failed', async () => {
+    await recovered(scene)
+    return (await jobs.count()).every(({ state }) => state === 'dead')
+  })
+})
+
+test('a job of a lost answer that another transaction has locked is asked for again', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueue('a')
+  await scene.sql(`select $schema.jobs_claim('{a}', 1, 0, 'w', 3600000, null, null)`)
+  const other = await scene.connect()
+  await other.query('begin')
+  await other.query(`select from ${scene.schema}.jobs for update`)
+  expect(await recovered(scene)).toMatchObject({ jobs: [], earlier_runs: true })
+  await other.query('rollback')
+  const { jobs: delivered, earlier_runs: isIncomplete } = await recovered(scene)
+  expect([delivered.length, isIncomplete]).toEqual([1, false])
 })

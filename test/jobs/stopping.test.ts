@@ -278,6 +278,30 @@ test.each(['worker.stop', 'jobs.close'])(
   },
 )
 
+test('a job that goes on while jobs close may enqueue another one', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  let closing: Promise<void> | undefined
+  const failures: unknown[] = []
+  jobs.work(
+    {
+      a: async () => {
+        closing = jobs.close()
+        expect(() => jobs.work({ a: () => {} })).toThrow('closed')
+        await jobs.enqueue('b')
+      },
+    },
+    { onFailure: (failure) => failures.push(failure) },
+  )
+  await jobs.enqueue('a')
+  await until('it has closed', () => closing !== undefined)
+  await closing
+  expect(failures).toEqual([])
+  await expect(jobs.enqueue('b')).rejects.toMatchObject({ code: 'closed' })
+  expect(await scene.sql('select name from $schema.jobs')).toEqual([{ name: 'b' }])
+})
+
 test('closing stops the workers, ends the connections, and takes no more jobs', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

@@ -81,9 +81,10 @@ function advanceAfterEnd(
   const { definition, lastJob, runs } = schedule
   const none = { fires: [], missed: null, overlapped: null }
   const awaiting = { tickMs: null, dueMs: nowMs + afterEndMs }
+  // Also if its tick is known: somebody may have tried the last job again since it ended.
+  if (lastJob?.hasEnded === false) return { ...none, next: awaiting }
   let tick = schedule.tickMs
   if (tick === null) {
-    if (lastJob?.hasEnded === false) return { ...none, next: awaiting }
     tick = tickAfterEnd(schedule, Math.min(lastJob?.endedMs ?? nowMs, nowMs))
     const next = nextLook(schedule, tick)
     if (tick === null || next === null || next.dueMs > nowMs) return { ...none, next }

@@ -354,8 +354,8 @@ create trigger jobs_without_children after delete on "{schema}".jobs for each ro
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
--- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered; always false if
--- known is null.
+-- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered, because there are too
+-- many of them or another transaction has locked them; always false if known is null.
 --
 -- If nothing but ready jobs is there, as mostly for a worker that was idle, one statement is the whole claim. jobs_claim_thoroughly makes
 -- all other claims. On a cold cache each further statement takes 10 to 20 microseconds, and so do thirty variables more.
@@ -538,7 +538,11 @@ begin
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
     fit := greatest(jobs_fitting(again, room), 1);
-    earlier_runs := coalesce(cardinality(again), 0) > fit;
+    -- Another statement may have one of them for a moment.
+    earlier_runs := coalesce(cardinality(again), 0) > fit or coalesce(cardinality(again), 0) < (
+      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at
+        and (id, attempt) not in (select * from unnest(known, attempts))
+    );
     again := again[:fit];
   end if;
 
@@ -956,19 +960,19 @@ begin
   loop
     tried := tried + 1;
     -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
-    -- a second. Otherwise a hundred such jobs would be all that any claim looks at.
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Its worker is forgotten: it cannot have the attempt again.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
-      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
       continue;
     end if;
     -- Each try of a key may take 20 ms, and others wait for what is locked here. The next claims try the others, one by one.
     if is_busy and lost.unique_key is not null then
-      update jobs set due_at = clock_timestamp() + interval '200 ms' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '200 ms', worker = null where id = lost.id;
       continue;
     end if;
-    reason := format('The worker %s was not heard of within its lease.', lost.worker);
+    reason := coalesce('The worker ' || lost.worker, 'Its worker') || ' was not heard of within its lease.';
     if lost.ahead then
       -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the
       -- next loss counts: a job that kills its workers does not do so for ever.
@@ -978,7 +982,7 @@ begin
     outcome := jobs_end_attempt(lost.id, lost.attempt, reason, true, null, false);
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
-      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
       is_busy := true;
       continue;
     end if;
@@ -2105,12 +2109,13 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 declare
   changed bigint[];
   busy bigint[];
+  free bigint[] := array(
+    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
+  );
 begin
-  with free as (
-    select id from ended_jobs where id = any (removed) and state = any (states)
-      and not exists (select from job_children c where c.child = ended_jobs.id) for update skip locked
-  ), gone as (
-    delete from ended_jobs f using free where f.id = free.id returning f.id
+  -- A statement of its own, so that it sees the parents that were enqueued before these were locked.
+  with gone as (
+    delete from ended_jobs where id = any (free) and not exists (select from job_children c where c.child = ended_jobs.id) returning id
   )
   select array_agg(id order by id) into changed from gone;
   select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states)
@@ -2162,25 +2167,29 @@ $function$;
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $function$
 declare
+  old bigint[];
   deleted_completed integer;
   deleted_ended integer;
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
-  delete from ended_jobs where id in (
+  -- Locks first, and then deletes in a statement that sees the parents that were enqueued before.
+  old := array(
     select id from ended_jobs
     where state = 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - completed_ms * interval '1 ms')
       and not exists (select from job_children c where c.child = ended_jobs.id)
     order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
+  delete from ended_jobs where id = any (old) and not exists (select from job_children c where c.child = ended_jobs.id);
   get diagnostics deleted_completed = row_count;
-  delete from ended_jobs where id in (
+  old := array(
     select id from ended_jobs
     where state <> 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - ended_ms * interval '1 ms')
       and not exists (select from job_children c where c.child = ended_jobs.id)
     order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
+  delete from ended_jobs where id = any (old) and not exists (select from job_children c where c.child = ended_jobs.id);
   get diagnostics deleted_ended = row_count;
   return deleted_completed = 1000 or deleted_ended = 1000;
 end

@@ -16,8 +16,8 @@
 -- Answers a JSON text { jobs: [[id, [name, unique_key, group_key, trace], payload, priority, attempt, failures, max_attempts,
 -- enqueued_at, waited_ms]], again_ms, limited, earlier_runs }. again_ms: after how long another claim may bring more, null when no time is known.
 -- limited: whether a limit has kept jobs back, so a job that ends may let another one begin.
--- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered; always false if
--- known is null.
+-- earlier_runs: whether the statement of an earlier claim still runs, or some of its jobs are still to be delivered, because there are too
+-- many of them or another transaction has locked them; always false if known is null.
 --
 -- If nothing but ready jobs is there, as mostly for a worker that was idle, one statement is the whole claim. jobs_claim_thoroughly makes
 -- all other claims. On a cold cache each further statement takes 10 to 20 microseconds, and so do thirty variables more.
@@ -200,7 +200,11 @@ begin
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
     fit := greatest(jobs_fitting(again, room), 1);
-    earlier_runs := coalesce(cardinality(again), 0) > fit;
+    -- Another statement may have one of them for a moment.
+    earlier_runs := coalesce(cardinality(again), 0) > fit or coalesce(cardinality(again), 0) < (
+      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at
+        and (id, attempt) not in (select * from unnest(known, attempts))
+    );
     again := again[:fit];
   end if;
 

@@ -29,19 +29,19 @@ begin
   loop
     tried := tried + 1;
     -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
-    -- a second. Otherwise a hundred such jobs would be all that any claim looks at.
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Its worker is forgotten: it cannot have the attempt again.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
-      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
       continue;
     end if;
     -- Each try of a key may take 20 ms, and others wait for what is locked here. The next claims try the others, one by one.
     if is_busy and lost.unique_key is not null then
-      update jobs set due_at = clock_timestamp() + interval '200 ms' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '200 ms', worker = null where id = lost.id;
       continue;
     end if;
-    reason := format('The worker %s was not heard of within its lease.', lost.worker);
+    reason := coalesce('The worker ' || lost.worker, 'Its worker') || ' was not heard of within its lease.';
     if lost.ahead then
       -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the
       -- next loss counts: a job that kills its workers does not do so for ever.
@@ -51,7 +51,7 @@ begin
     outcome := jobs_end_attempt(lost.id, lost.attempt, reason, true, null, false);
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
-      update jobs set due_at = clock_timestamp() + interval '1 s' where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
       is_busy := true;
       continue;
     end if;

@@ -153,12 +153,13 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 declare
   changed bigint[];
   busy bigint[];
+  free bigint[] := array(
+    select id from ended_jobs where id = any (removed) and state = any (states) for update skip locked
+  );
 begin
-  with free as (
-    select id from ended_jobs where id = any (removed) and state = any (states)
-      and not exists (select from job_children c where c.child = ended_jobs.id) for update skip locked
-  ), gone as (
-    delete from ended_jobs f using free where f.id = free.id returning f.id
+  -- A statement of its own, so that it sees the parents that were enqueued before these were locked.
+  with gone as (
+    delete from ended_jobs where id = any (free) and not exists (select from job_children c where c.child = ended_jobs.id) returning id
   )
   select array_agg(id order by id) into changed from gone;
   select array_agg(id) into busy from ended_jobs where id = any (removed) and state = any (states)
@@ -210,25 +211,29 @@ $function$;
 create function "{schema}".jobs_tidy(completed_ms bigint, ended_ms bigint) returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set jit = off set plan_cache_mode = force_generic_plan as $function$
 declare
+  old bigint[];
   deleted_completed integer;
   deleted_ended integer;
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast tidies jobs of ' || current_schema(), 0)) then
     return false;
   end if;
-  delete from ended_jobs where id in (
+  -- Locks first, and then deletes in a statement that sees the parents that were enqueued before.
+  old := array(
     select id from ended_jobs
     where state = 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - completed_ms * interval '1 ms')
       and not exists (select from job_children c where c.child = ended_jobs.id)
     order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
+  delete from ended_jobs where id = any (old) and not exists (select from job_children c where c.child = ended_jobs.id);
   get diagnostics deleted_completed = row_count;
-  delete from ended_jobs where id in (
+  old := array(
     select id from ended_jobs
     where state <> 'completed' and greatest(ended_at, key_until) < (select clock_timestamp() - ended_ms * interval '1 ms')
       and not exists (select from job_children c where c.child = ended_jobs.id)
     order by greatest(ended_at, key_until) limit 1000 for update skip locked
   );
+  delete from ended_jobs where id = any (old) and not exists (select from job_children c where c.child = ended_jobs.id);
   get diagnostics deleted_ended = row_count;
   return deleted_completed = 1000 or deleted_ended = 1000;
 end

@@ -157,6 +157,16 @@ test('ticks overlap while the last job has not ended, unless that is allowed', (
   expect(twoAtOnce).toMatchObject({ fires: [START + 10_000], overlapped: { count: 1 } })
 })
 
+test('`afterEnd` waits also for a last job that somebody has tried again', () => {
+  const ended = { hasEnded: true, endedMs: START + MINUTE }
+  const waiting = advanceOf(stored({ afterEnd: '90s' }, { tickMs: null, lastJob: ended }), START + MINUTE)
+  const { tickMs = null, dueMs = 0 } = waiting.next ?? {}
+  expect(tickMs).not.toBeNull()
+  const again = stored({ afterEnd: '90s' }, { tickMs, dueMs, lastJob: { ...ended, hasEnded: false } })
+  expect(advanceOf(again, dueMs)).toMatchObject({ fires: [], next: { tickMs: null } })
+  expect(advanceOf({ ...again, lastJob: ended }, dueMs).fires).toEqual([tickMs])
+})
+
 test('`afterEnd` waits for the end of the job, looks once for each of its lengths, and never comes late for that', () => {
   let schedule = stored({ afterEnd: '90s', maxRuns: 3 })
   expect(schedule.tickMs).toBe(START + 90_000)

@@ -248,22 +248,22 @@ $function$;
 create function "{schema}".jobs_record_outcomes() returns boolean language plpgsql
 set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mode = force_generic_plan as $function$
 declare
-  recorded integer;
+  ended text[];
 begin
   if not pg_try_advisory_xact_lock(hashtextextended('holdfast records schedules of ' || current_schema(), 0)) then
     return false;
   end if;
-  with ended as (
-    select s.id, f.state, f.ended_at
-    from job_schedules s left join ended_jobs f on f.id = s.last_job_id
+  ended := array(
+    select s.id from job_schedules s
     where s.last_job_id is not null and s.last_outcome is null and not exists (select from jobs j where j.id = s.last_job_id)
-    limit 1000 for update of s skip locked
-  )
+    limit 1000 for update skip locked
+  );
+  -- A statement of its own, so that it sees the job that was fired before its schedule was locked.
   update job_schedules s
-  set last_outcome = coalesce(ended.state, 'gone'), last_ended_at = coalesce(ended.ended_at, clock_timestamp())
-  from ended where s.id = ended.id;
-  get diagnostics recorded = row_count;
-  return recorded = 1000;
+  set last_outcome = coalesce((select f.state from ended_jobs f where f.id = s.last_job_id), 'gone'),
+    last_ended_at = coalesce((select f.ended_at from ended_jobs f where f.id = s.last_job_id), clock_timestamp())
+  where s.id = any (ended) and s.last_outcome is null and not exists (select from jobs j where j.id = s.last_job_id);
+  return cardinality(ended) = 1000;
 end
 $function$;
 
