@@ -57,9 +57,13 @@ export async function fingerprintOf(request: IncomingRequest, body: unknown): Pr
  * @throws {InvalidArgumentError} when nobody has parsed it, or only the fields beside its files, as two bodies would seem to be the same.
  */
 export function parsedBodyOf({ body, headers }: IncomingRequest): unknown {
-  const hasBody = headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0
-  if (!hasBody) return body
   const type = String(headers['content-type'] ?? '')
+  const length = headers['content-length']
+  // HTTP/2 has no `transfer-encoding`, and a body need not say how long it is.
+  const isStream =
+    headers['transfer-encoding'] !== undefined || (headers[':method'] !== undefined && type !== '')
+  const hasBody = length === undefined ? isStream : Number(length) > 0
+  if (!hasBody) return body
   if (/^multipart\//i.test(type) && !(body instanceof Uint8Array || typeof body === 'string')) {
     throw new InvalidArgumentError(
       'Expected `payload` for a multipart body, whose files are not in `request.body`. Return from `payload` what must be the same in a repetition.',

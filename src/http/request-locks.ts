@@ -106,6 +106,8 @@ class LocksOfRequests implements RequestLocks {
   readonly #statusCodes: StatusCodes
   readonly #waits = new Set<AbortController>()
   readonly #ongoing = new Set<Promise<unknown>>()
+  /** How many works run for a request. Until they have ended, it may take further keys, also while these locks close. */
+  readonly #working = new WeakMap<object, number>()
   readonly #watch = new SignalWatch()
   #isClosed = false
 
@@ -158,13 +160,17 @@ class LocksOfRequests implements RequestLocks {
       return this.#locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
     }
     const gone = signalOf(during)
-    if (this.#isClosed) throw closing(key)
+    const isWorking = this.#working.has(during)
+    if (this.#isClosed && !isWorking) throw closing(key)
     gone.throwIfAborted()
-    const { signal, waited } = this.#beginWait(options.signal === undefined ? [gone] : [gone, options.signal])
+    const signals = options.signal === undefined ? [gone] : [gone, options.signal]
+    const { signal, waited } = this.#beginWait(signals, { endsWithClose: !isWorking })
     let worked = () => {}
+    let ended = () => {}
     try {
       return await this.#locks.withLock(key, { ...options, signal }, (lease) => {
         waited()
+        ended = this.#beginWork(during)
         // The client may have gone after the grant and before the promise of the grant has resolved.
         signal.throwIfAborted()
         // The signal of a response ends with it, and so does what the work leaves behind.
@@ -176,6 +182,16 @@ class LocksOfRequests implements RequestLocks {
     } finally {
       waited()
       worked()
+      ended()
+    }
+  }
+
+  #beginWork(during: object): () => void {
+    this.#working.set(during, (this.#working.get(during) ?? 0) + 1)
+    return () => {
+      const others = (this.#working.get(during) ?? 0) - 1
+      if (others > 0) this.#working.set(during, others)
+      else this.#working.delete(during)
     }
   }
 
@@ -187,13 +203,16 @@ class LocksOfRequests implements RequestLocks {
     next: (error?: Error) => void,
   ): Promise<void> {
     let waited = () => {}
+    let ended = () => {}
     try {
       if (idempotency.isFor(request)) {
         if (this.#isClosed) throw closing(undefined)
-        const wait = this.#beginWait([signalOf('raw' in reply ? reply.raw : reply)])
+        const response = 'raw' in reply ? reply.raw : reply
+        const wait = this.#beginWait([signalOf(response)], { endsWithClose: true })
         waited = wait.waited
         const onBegun = () => {
           wait.waited()
+          ended = this.#beginWork(response)
           this.#run(next)
         }
         return await idempotency.answer(request, reply, { signal: wait.signal, onBegun })
@@ -202,6 +221,7 @@ class LocksOfRequests implements RequestLocks {
       return this.#refuse(next, error)
     } finally {
       waited()
+      ended()
     }
     this.#run(next)
   }
@@ -226,11 +246,14 @@ class LocksOfRequests implements RequestLocks {
     }
   }
 
-  /** A wait ends when one of the signals aborts, or when these locks are closed. */
-  #beginWait(signals: readonly AbortSignal[]): { readonly signal: AbortSignal; readonly waited: () => void } {
+  /** A wait ends when one of the signals aborts, or with `endsWithClose` when these locks are closed. */
+  #beginWait(
+    signals: readonly AbortSignal[],
+    { endsWithClose }: { readonly endsWithClose: boolean },
+  ): { readonly signal: AbortSignal; readonly waited: () => void } {
     const wait = new AbortController()
     const unfollow = this.#follow(signals, wait)
-    this.#waits.add(wait)
+    if (endsWithClose) this.#waits.add(wait)
     const waited = () => {
       this.#waits.delete(wait)
       unfollow()

@@ -49,7 +49,11 @@ export function Idempotent<Request extends IncomingRequest>(
       context: ExecutionContext,
       next: CallHandler,
     ): Promise<ReturnType<CallHandler['handle']>> {
-      if (context.getType() !== 'http') return next.handle()
+      if (context.getType() !== 'http') {
+        if (options.required === true)
+          throw expected('@Idempotent({ required: true })', 'at HTTP requests', context.getType())
+        return next.handle()
+      }
       const http = context.switchToHttp()
       const reply = http.getResponse<OutgoingResponse | FrameworkReply>()
       // After a stored answer there is nothing to do. NestJS would answer again, so the promise stays open.

@@ -1,5 +1,5 @@
 import type { CallHandler, ExecutionContext, NestInterceptor } from '@nestjs/common'
-import { tap } from 'rxjs'
+import { finalize, tap } from 'rxjs'
 import { isHoldfastError } from '../errors.ts'
 import type { FrameworkReply, HttpErrorFields, OutgoingResponse } from '../http/index.ts'
 import { runForRequest } from './running.ts'
@@ -10,13 +10,43 @@ import { runForRequest } from './running.ts'
  */
 export const requestInterceptor: NestInterceptor = {
   intercept(context: ExecutionContext, next: CallHandler) {
-    if (context.getType() !== 'http') return next.handle()
-    // With the Fastify adapter it is a reply. NestJS runs the handler in the async context of this call.
-    const reply = context.switchToHttp().getResponse<OutgoingResponse | FrameworkReply>()
-    const response = 'raw' in reply ? reply.raw : reply
-    const answer = runForRequest(response, () => next.handle())
-    return answer.pipe(tap({ error: (error: unknown) => setHeaders(response, error) }))
+    const response = responseOf(context)
+    if (response === undefined) return next.handle()
+    // NestJS runs the handler in the async context of this call.
+    const [answer, end] = runForRequest(response, () => next.handle())
+    const isHttp = context.getType() === 'http'
+    return answer.pipe(
+      tap({ error: (error: unknown) => isHttp && setHeaders(response, error) }),
+      finalize(end),
+    )
   },
+}
+
+/** The response of Node.js; `undefined` where there is none, as in a microservice. */
+function responseOf(context: ExecutionContext): OutgoingResponse | undefined {
+  const candidates: unknown[] = []
+  const type = context.getType<string>()
+  if (type === 'http') candidates.push(context.switchToHttp().getResponse())
+  if (type === 'graphql') {
+    // What the driver puts there depends on the server below it, and on the options of the application.
+    const { res, req, reply } = context.getArgByIndex<GraphqlContext | undefined>(2) ?? {}
+    candidates.push(res, req?.res, reply)
+  }
+  return candidates
+    .map((candidate) => (candidate as Partial<FrameworkReply> | undefined)?.raw ?? candidate)
+    .find(isOutgoing)
+}
+
+interface GraphqlContext {
+  readonly res?: unknown
+  readonly req?: { readonly res?: unknown }
+  readonly reply?: unknown
+}
+
+/** Libraries also call handlers as if they were those of HTTP requests, with arguments of their own. */
+function isOutgoing(value: unknown): value is OutgoingResponse {
+  const response = value as Partial<OutgoingResponse> | null | undefined
+  return typeof response?.writableEnded === 'boolean' && typeof response.once === 'function'
 }
 
 /**

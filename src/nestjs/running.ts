@@ -13,7 +13,7 @@ export interface CurrentLock {
 }
 
 interface Running {
-  readonly response?: OutgoingResponse
+  readonly request?: { readonly response: OutgoingResponse; isOver: boolean }
   readonly background?: { isOver: boolean }
   readonly lock?: CurrentLock
 }
@@ -49,13 +49,22 @@ export function runUnder<T>(lock: CurrentLock, work: () => T): T {
   return running.run({ ...running.getStore(), lock }, work)
 }
 
-export function runForRequest<T>(response: OutgoingResponse, work: () => T): T {
-  return running.run({ response }, work)
+/** Returns what `work` returns, and a function for the end of the request. */
+export function runForRequest<T>(response: OutgoingResponse, work: () => T): [result: T, end: () => void] {
+  const request = { response, isOver: false }
+  const end = () => {
+    request.isOver = true
+  }
+  return [running.run({ request }, work), end]
 }
 
-/** The response of the HTTP request that is being answered, if there is one. */
+/**
+ * The response of the HTTP request that is being answered, if there is one. What a request has started and not awaited, such as a timer,
+ * is no longer part of it.
+ */
 export function currentResponse(): OutgoingResponse | undefined {
-  return running.getStore()?.response
+  const request = running.getStore()?.request
+  return request?.isOver === false ? request.response : undefined
 }
 
 /** For a method with `@Scheduled` or `@OnLeadership`. */

@@ -30,3 +30,14 @@ test.each([{}, { amount: '5' }])(
     expect(() => parsedBodyOf(request)).toThrow('Expected `payload` for a multipart body')
   },
 )
+
+test.each<[string, string]>([
+  ['text/plain', 'Expected a parsed body in `request.body`'],
+  ['multipart/form-data; boundary=x', 'Expected `payload` for a multipart body'],
+])('over HTTP/2 a body of %s that does not say its length is a body, too', (type, message) => {
+  const headers = { ':method': 'POST', 'content-type': type }
+  expect(() => parsedBodyOf({ method: 'POST', url: '/', headers } as IncomingRequest)).toThrow(message)
+  expect(parsedBodyOf({ method: 'POST', url: '/', headers: { ':method': 'POST' } } as IncomingRequest)).toBe(
+    undefined,
+  )
+})

@@ -396,6 +396,32 @@ test('a server that shuts down rejects the waits, and lets requests finish that 
   expect(await (await holding).text()).toBe('done')
 })
 
+test('a request that works while the server shuts down may take further keys, and may wait for them', async () => {
+  const { locks, other } = twoProcesses()
+  const requests = createRequestLocks(locks)
+  const begun = gate()
+  const end = gate()
+  const { url } = await serve(async (_, response) => {
+    const work = async (): Promise<string> => {
+      begun.open()
+      await end.opened
+      return requests.withLock(response, 'invoice', (lease) => lease.key)
+    }
+    const before = await requests.withLock(response, 'order', work)
+    const error = await errorOf(requests.withLock(response, 'later', () => expect.unreachable()))
+    response.end(`${before} ${error['code']}`)
+  })
+  const held = await other.acquire('invoice')
+  const answer = call(url).answer
+  await begun.opened
+  const closed = requests.close()
+  end.open()
+  await untilRooms(other, 'invoice: 1 + 1', 'order: 1 + 0')
+  await held.release()
+  expect(await (await answer).text()).toBe('invoice closed')
+  await closed
+})
+
 test('a server knows when the work of all its requests has ended, also of clients that have gone', async () => {
   const { locks, other } = twoProcesses()
   const requests = createRequestLocks(locks)

@@ -19,10 +19,17 @@ import { ExecutionContextHost } from '@nestjs/core/helpers/execution-context-hos
 import { ExpressAdapter } from '@nestjs/platform-express'
 import { FastifyAdapter } from '@nestjs/platform-fastify'
 import { Test } from '@nestjs/testing'
-import { lastValueFrom, of } from 'rxjs'
+import { from, lastValueFrom, of } from 'rxjs'
 import { beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createLocks, type Leadership, type Locks } from '../../src/index.ts'
-import { currentLock, HoldfastModule, LOCKS, OnLeadership, WithLock } from '../../src/nestjs/index.ts'
+import {
+  currentLock,
+  HoldfastModule,
+  Idempotent,
+  LOCKS,
+  OnLeadership,
+  WithLock,
+} from '../../src/nestjs/index.ts'
 import { requestInterceptor } from '../../src/nestjs/request-interceptor.ts'
 import { memoryStore } from '../../src/stores/memory/index.ts'
 import { errorOf, outcomeOf } from '../engine/scene.ts'
@@ -399,6 +406,85 @@ describe.each(platforms)('a request on $name', (served) => {
     expect(await errorOf(http.result)).toMatchObject({ name: 'AbortError' })
     await held.release()
     expect(await message.result).toBe('pay')
+  })
+})
+
+describe('a call that is no plain HTTP request', () => {
+  const response = () => {
+    const closing: (() => void)[] = []
+    const once = (_: 'close', listener: () => void) => closing.push(listener)
+    return { writableEnded: false, once, close: () => closing.map((listener) => listener()) }
+  }
+
+  /** Calls the handler as NestJS does, and returns its result. */
+  async function handled(args: unknown[], type: string, handle: () => Promise<unknown>): Promise<unknown> {
+    const context = new ExecutionContextHost(args)
+    context.setType(type)
+    return lastValueFrom(await requestInterceptor.intercept(context, { handle: () => from(handle()) }))
+  }
+
+  test.each([
+    ['res', (raw: object) => ({ res: raw })],
+    ['req.res', (raw: object) => ({ req: { res: raw } })],
+    ['reply', (raw: object) => ({ reply: { raw } })],
+  ])('ends with the client in GraphQL, where the context has `%s`', async (_, contextWith) => {
+    const { locks, other } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    const held = await other.acquire('pay')
+    const raw = response()
+    const inner = () => app.get(Invoices).inner()
+    const failed = errorOf(handled([{}, {}, contextWith(raw), {}], 'graphql', inner))
+    await untilRooms(other, 'pay: 1 + 1')
+    raw.close()
+    expect(await failed).toMatchObject({ name: 'AbortError' })
+    await held.release()
+  })
+
+  test('has no response where a library calls a handler with arguments of its own', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    for (const args of [[], [{}], [{}, 'text'], [{}, null], [{}, { id: 7 }]]) {
+      expect(await handled(args, 'http', () => app.get(Invoices).inner())).toBe('pay')
+      expect(await handled(args, 'graphql', () => app.get(Invoices).inner())).toBe('pay')
+    }
+  })
+
+  test('goes on without the request that has started it once that is answered', async () => {
+    const { locks } = twoProcesses()
+    const { app } = await serve([HoldfastModule.forRoot({ locks })])
+    const raw = response()
+    const [answered, result] = [gate(), gate<unknown>()]
+    await handled([{}, raw], 'http', async () => {
+      void answered.opened.then(() => app.get(Invoices).inner()).then(result.open, result.open)
+    })
+    raw.close()
+    answered.open()
+    expect(await result.opened).toBe('pay')
+  })
+
+  test('is refused by `@Idempotent` that requires a key, which it cannot have', async () => {
+    const ran: string[] = []
+    class Resolver {
+      @Idempotent({ remember: '1h', scope: () => 'a', required: true })
+      required() {
+        ran.push('required')
+      }
+
+      @Idempotent({ remember: '1h', scope: () => 'a' })
+      optional() {
+        ran.push('optional')
+      }
+    }
+    const called = async (name: 'required' | 'optional'): Promise<unknown> => {
+      const [Interceptor] = Reflect.getMetadata('__interceptors__', Resolver.prototype[name])
+      const interceptor = new Interceptor({ idempotent: () => () => expect.unreachable() })
+      const context = new ExecutionContextHost([{}, {}, {}, {}])
+      context.setType('graphql')
+      return lastValueFrom(await interceptor.intercept(context, { handle: () => of(new Resolver()[name]()) }))
+    }
+    expect((await errorOf(called('required'))).message).toContain('to be at HTTP requests, got "graphql"')
+    await called('optional')
+    expect(ran).toEqual(['optional'])
   })
 })
 
