@@ -101,8 +101,14 @@ function duringOf(request: FastifyRequest, response: OutgoingResponse | undefine
   }
   const timeoutMs: number | undefined = request.routeOptions.handlerTimeout
   if (timeoutMs === undefined || timeoutMs === 0) return response
-  return AbortSignal.any([requestSignal(response), timeoutOf(request.signal)])
+  const signal =
+    signals.get(response) ?? AbortSignal.any([requestSignal(response), timeoutOf(request.signal)])
+  signals.set(response, signal)
+  return signal
 }
+
+/** One for each response, so that all calls of a request are known to be those of one. */
+const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
 /**
  * Aborts when the `handlerTimeout` of the request is over. The signal of the request also aborts when its body has been read, although

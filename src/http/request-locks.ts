@@ -57,7 +57,8 @@ export interface RequestLocks extends AsyncDisposable {
   ): IdempotencyMiddleware<Request>
   /**
    * Call it at the begin of a shutdown. Requests that wait, and new requests, are rejected with a `ClosedError` (503). So a server
-   * can end its requests without waiting for keys that other instances hold. Requests that have their lock go on.
+   * can end its requests without waiting for keys that other instances hold. Requests that have their lock go on. They may
+   * take further keys, and wait for them.
    *
    * Resolves when the work of all requests has ended, their answers are kept and their keys are released: close the locks then. The server itself does
    * not wait for work whose client has gone, although it may still write. Calls without a request go on, and are not awaited.
@@ -106,7 +107,7 @@ class LocksOfRequests implements RequestLocks {
   readonly #statusCodes: StatusCodes
   readonly #waits = new Set<AbortController>()
   readonly #ongoing = new Set<Promise<unknown>>()
-  /** How many works run for a request. Until they have ended, it may take further keys, also while these locks close. */
+  /** How many keys a request has. Until it has none, it may take further ones, also while these locks close. */
   readonly #working = new WeakMap<object, number>()
   readonly #watch = new SignalWatch()
   #isClosed = false
@@ -148,7 +149,8 @@ class LocksOfRequests implements RequestLocks {
   async close(): Promise<void> {
     this.#isClosed = true
     for (const wait of this.#waits) wait.abort(closing(undefined))
-    await Promise.allSettled(this.#ongoing)
+    // Requests that work may take further keys meanwhile.
+    while (this.#ongoing.size > 0) await Promise.allSettled(this.#ongoing)
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -203,16 +205,13 @@ class LocksOfRequests implements RequestLocks {
     next: (error?: Error) => void,
   ): Promise<void> {
     let waited = () => {}
-    let ended = () => {}
     try {
       if (idempotency.isFor(request)) {
         if (this.#isClosed) throw closing(undefined)
-        const response = 'raw' in reply ? reply.raw : reply
-        const wait = this.#beginWait([signalOf(response)], { endsWithClose: true })
+        const wait = this.#beginWait([signalOf('raw' in reply ? reply.raw : reply)], { endsWithClose: true })
         waited = wait.waited
         const onBegun = () => {
           wait.waited()
-          ended = this.#beginWork(response)
           this.#run(next)
         }
         return await idempotency.answer(request, reply, { signal: wait.signal, onBegun })
@@ -221,7 +220,6 @@ class LocksOfRequests implements RequestLocks {
       return this.#refuse(next, error)
     } finally {
       waited()
-      ended()
     }
     this.#run(next)
   }

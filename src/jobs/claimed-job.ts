@@ -156,6 +156,13 @@ export function resultError({ id, name }: JobFacts, cause: unknown): InvalidArgu
   )
 }
 
+export function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
+  return new StoreError(
+    'store-unavailable',
+    `The claim took longer than the \`ttl\` of ${ttlMs} ms, so its jobs were given back and none was begun. Claim again, with a longer \`ttl\`, and do not block the event loop for as long.`,
+  )
+}
+
 export function expiredError({ id, name }: JobFacts, { ttlMs }: LeaseTime): LeaseLostError {
   return new LeaseLostError(
     `The lease of the job ${id} (${name}) ran out: the database has not confirmed it within ${ttlMs} ms (\`ttl\`). Another worker may run the job now.`,

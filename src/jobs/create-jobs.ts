@@ -1,12 +1,13 @@
 import { checkOptions, expected, parseCount, parseSignal } from '../base/arguments.ts'
-import { now, paused, systemClock } from '../base/clock.ts'
+import { now, systemClock } from '../base/clock.ts'
 import { parseDuration } from '../base/duration.ts'
-import { ClosedError, isHoldfastError, StoreError } from '../errors.ts'
+import { settledWithin } from '../base/within.ts'
+import { ClosedError, isHoldfastError } from '../errors.ts'
 import type { StopOptions } from '../index.ts'
 import { connectionsOf, type PostgresConnections, type PostgresPool } from '../postgres/connections.ts'
 import type { SqlClient } from '../postgres/executor.ts'
 import { parseSchema } from '../postgres/identifiers.ts'
-import { claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
+import { answeredTooLate, claimedJob, GIVEN_BACK, type SettleContext } from './claimed-job.ts'
 import { CleanUps } from './clean-ups.ts'
 import { type DrainParts, drain } from './drain.ts'
 import {
@@ -50,7 +51,7 @@ import { PORTION, parseFilter, parseListOptions, repair } from './selection.ts'
 import { SettlementQueue } from './settlement-queue.ts'
 import { untilIdle } from './until-idle.ts'
 import { JobWakes } from './wakes.ts'
-import { parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
+import { graceOf, parseHandlers, parseWorkOptions, type WorkOptions } from './work-options.ts'
 import { GIVE_BACK_MS, type JobHandler, JobWorker } from './worker.ts'
 
 /**
@@ -105,6 +106,7 @@ class PostgresJobs implements Jobs {
   #closed: Promise<void> | undefined
   /** Whether the workers have ended. Until then, what they run may enqueue. */
   #hasEnded = false
+  readonly #enqueuing = new Set<Promise<unknown>>()
 
   constructor(client: PostgresPool, options: JobsOptions) {
     checkOptions(options, ['schema', 'keepCompleted', 'keepEnded', 'maxPayloadBytes', 'maxConnections'])
@@ -173,9 +175,15 @@ class PostgresJobs implements Jobs {
     if (parsed.length === 0) return []
     const trace = traceOf(() => parsed.map(({ name }) => name))
     const entries = trace === undefined ? parsed : parsed.map((entry) => ({ ...entry, trace }))
-    const ids = await this.#tables.enqueue(entries, transaction)
-    tellEnqueued(entries, ids)
-    return ids
+    const enqueued = this.#tables.enqueue(entries, transaction)
+    this.#enqueuing.add(enqueued)
+    try {
+      const ids = await enqueued
+      tellEnqueued(entries, ids)
+      return ids
+    } finally {
+      this.#enqueuing.delete(enqueued)
+    }
   }
 
   work(handlers: Readonly<Record<string, JobHandler | undefined>>, options: WorkOptions = {}): Worker {
@@ -359,11 +367,13 @@ class PostgresJobs implements Jobs {
   }
 
   async #stopAll(grace: number): Promise<void> {
+    const endsAt = performance.now() + grace + GIVE_BACK_MS
     await Promise.all([
       ...[...this.#workers.keys()].map((worker) => worker.stop({ grace })),
       this.#stopOthers(grace),
     ])
     this.#hasEnded = true
+    await settledWithin(Math.max(0, endsAt - performance.now()), [...this.#enqueuing])
     this.#cleanUps.stop()
     this.#watches.close()
     await Promise.all([this.#connections.close(), this.#renewing.close()])
@@ -371,9 +381,10 @@ class PostgresJobs implements Jobs {
 
   /** Waits as long as for a worker: the database may not answer. */
   async #stopOthers(grace: number): Promise<void> {
-    const ended = new AbortController()
-    void Promise.all(Array.from(this.#endWithJobs, (each) => each.stop())).then(() => ended.abort())
-    await paused(systemClock, grace + GIVE_BACK_MS, ended.signal)
+    await settledWithin(
+      grace + GIVE_BACK_MS,
+      Array.from(this.#endWithJobs, (each) => each.stop()),
+    )
   }
 
   #assertOpen({ isClosed } = { isClosed: this.#closed !== undefined }): void {
@@ -384,16 +395,3 @@ class PostgresJobs implements Jobs {
 const RETRIABLE = ENDED.filter((state) => state !== 'completed')
 const MOST_STEPS = 1000
 const ENQUEUE_OPTIONS: ReadonlySet<string> = new Set([...JOB_OPTIONS, 'transaction'])
-
-function answeredTooLate({ ttlMs }: LeaseTime): StoreError {
-  return new StoreError(
-    'store-unavailable',
-    `The claim took longer than the \`ttl\` of ${ttlMs} ms, so its jobs were given back and none was begun. Claim again, with a longer \`ttl\`, and do not block the event loop for as long.`,
-  )
-}
-
-function graceOf(options: StopOptions): number {
-  checkOptions(options, ['grace'])
-  const { grace = '20s' } = options
-  return parseDuration('grace', grace, WAIT_RANGE)
-}

@@ -140,7 +140,8 @@ export class SettlementQueue {
       if (outcome !== 'busy') pending.resolve(outcome)
       else {
         pending.onHeldUp()
-        this.#heldUp.push({ ...pending, until: performance.now() + HELD_UP_MS })
+        // One that was held up before keeps its limit.
+        this.#heldUp.push({ until: performance.now() + HELD_UP_MS, ...pending })
       }
     }
     void this.#settleHeldUp()

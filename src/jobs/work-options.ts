@@ -3,7 +3,8 @@ import { type Duration, parseDuration } from '../base/duration.ts'
 import { callListener } from '../base/listener.ts'
 import { escaped } from '../base/text.ts'
 import { reportOf } from '../base/thrown.ts'
-import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE } from './options.ts'
+import type { StopOptions } from '../index.ts'
+import { LIMIT_RANGE, POLL_RANGE, parseText, TTL_RANGE, WAIT_RANGE } from './options.ts'
 import type { JobFailure } from './run-settlement.ts'
 import type { JobHandler, WorkerSettings } from './worker.ts'
 
@@ -113,4 +114,10 @@ function warn(message: string, error: unknown): void {
     code: 'HOLDFAST_JOBS',
     detail: reportOf(error).split('\n').map(escaped).join('\n'),
   })
+}
+
+export function graceOf(options: StopOptions): number {
+  checkOptions(options, ['grace'])
+  const { grace = '20s' } = options
+  return parseDuration('grace', grace, WAIT_RANGE)
 }

@@ -163,6 +163,29 @@ describe('the Fastify plugin', () => {
     await untilRooms(other)
   })
 
+  test('may take further keys under a handlerTimeout while the server shuts down', async () => {
+    const { locks, other } = twoProcesses()
+    const [begun, end] = [gate(), gate()]
+    const { app, url } = await serve({ locks }, (app) => {
+      app.get('/', { handlerTimeout: 60_000 }, (request) =>
+        request.withLock('order', async () => {
+          begun.open()
+          await end.opened
+          return request.withLock('invoice', (lease) => lease.key)
+        }),
+      )
+    })
+    const answer = call(url).answer
+    await begun.opened
+    const waiting = call(url).answer
+    await untilRooms(other, 'order: 1 + 1')
+    const closed = app.close()
+    expect((await waiting).status).toBe(503)
+    end.open()
+    expect(await (await answer).text()).toBe('invoice')
+    await closed
+  })
+
   test('goes on under a handlerTimeout when the body was read, until the client hangs up', async () => {
     const { locks, other } = twoProcesses()
     const [begun, told] = [gate(), gate<Error>()]

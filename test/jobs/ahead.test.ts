@@ -106,6 +106,28 @@ test('claims ahead wait in line, and go on after a moment if the one before them
   await before.query('rollback')
 })
 
+test('whoever asks for the jobs of a lost answer sees a claim that waits in line', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  await jobs.enqueueAll(many(10, 'a'))
+  const [before, late] = [await scene.connect(), await scene.connect()]
+  for (const client of [before, late]) await client.query('begin')
+  await before.query(`select ${scene.schema}.jobs_line_up('{a}')`)
+  const claim = `select ${scene.schema}.jobs_claim('{a}', 0, 5, 'w', 30000, null, null)`
+  const claimed = late.query(claim)
+  await until('it waits, or has waited', async () => {
+    const [row] = await scene.sql(
+      "select state, wait_event from pg_stat_activity where query like '%$schema.jobs_claim%' and state <> 'idle' and pid <> pg_backend_pid()",
+    )
+    return row?.['wait_event'] === 'advisory' || row?.['state'] === 'idle in transaction'
+  })
+  const [row] = await scene.sql(`select $schema.jobs_claim('{a}', 0, 0, 'w', 30000, '{}', '{}') as answer`)
+  expect(JSON.parse(String(row?.['answer']))).toMatchObject({ jobs: [], earlier_runs: true })
+  await claimed
+  for (const client of [before, late]) await client.query('rollback')
+})
+
 test('jobs that wait behind slow ones are given back, and an idle worker runs them', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

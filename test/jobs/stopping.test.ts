@@ -302,6 +302,24 @@ test('a job that goes on while jobs close may enqueue another one', async () => 
   expect(await scene.sql('select name from $schema.jobs')).toEqual([{ name: 'b' }])
 })
 
+test('jobs that close wait for what is being enqueued', async () => {
+  await using scene = await openScene()
+  const jobs = scene.open()
+  await jobs.migrate()
+  const client = await scene.connect()
+  await client.query('begin')
+  await jobs.enqueue('a', null, { key: 'k', transaction: client })
+  const enqueued = jobs.enqueue('a', null, { key: 'k' })
+  await until('it waits for the other transaction', async () => {
+    const [row] = await scene.sql('select count(*)::int as waiting from pg_locks where not granted')
+    return row?.['waiting'] === 1
+  })
+  const closed = jobs.close()
+  await client.query('rollback')
+  expect(await enqueued).toMatch(/^\d+$/)
+  await closed
+})
+
 test('closing stops the workers, ends the connections, and takes no more jobs', async () => {
   await using scene = await openScene()
   const jobs = scene.open()

@@ -506,7 +506,9 @@ declare
   is_limited boolean := false;
   earlier_runs boolean := false;
 begin
-  if wanted = 0 and further > 0 then
+  if wanted = 0 and further > 0 and ttl_ms >= 1000 then
+    -- Before the wait: whoever asks for the jobs of a lost answer has to see that this claim runs.
+    perform pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant));
     perform jobs_line_up(handled);
     asked_at := clock_timestamp();
   end if;
@@ -534,13 +536,13 @@ begin
     -- One that another transaction has locked is being settled, or waits for the end of that transaction. One whose lease is over may have
     -- run, and the claimant has forgotten it. It ends as a failure.
     select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant and due_at > asked_at
+      select ctid from jobs where state = 'running' and worker = claimant and due_at > asked_at and not overdue
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
     fit := greatest(jobs_fitting(again, room), 1);
     -- Another statement may have one of them for a moment.
     earlier_runs := coalesce(cardinality(again), 0) > fit or coalesce(cardinality(again), 0) < (
-      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at
+      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at and not overdue
         and (id, attempt) not in (select * from unnest(known, attempts))
     );
     again := again[:fit];
@@ -751,9 +753,9 @@ $function$;
 -- Waits in line with the other claims ahead for jobs of these names: at once, each of them would step over the rows that the others have locked.
 -- A transaction ends late where its claimant cannot read the answer, so the wait is short, and then the claim goes on all the same.
 create function "{schema}".jobs_line_up(handled text[]) returns void language plpgsql
-set search_path = "{schema}", pg_temp set lock_timeout = '500ms' as $function$
+set search_path = "{schema}", pg_temp set lock_timeout = '100ms' as $function$
 begin
-  perform pg_advisory_xact_lock(hashtextextended('holdfast claims ahead ' || handled::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended('holdfast claims ahead ' || current_schema() || handled::text, 0));
 exception when lock_not_available then
   null;
 end
@@ -960,19 +962,20 @@ begin
   loop
     tried := tried + 1;
     -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
-    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Its worker is forgotten: it cannot have the attempt again.
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Until then it is overdue: a claim of
+    -- its worker does not deliver it once more.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
-      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', overdue = true where id = lost.id;
       continue;
     end if;
     -- Each try of a key may take 20 ms, and others wait for what is locked here. The next claims try the others, one by one.
     if is_busy and lost.unique_key is not null then
-      update jobs set due_at = clock_timestamp() + interval '200 ms', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '200 ms', overdue = true where id = lost.id;
       continue;
     end if;
-    reason := coalesce('The worker ' || lost.worker, 'Its worker') || ' was not heard of within its lease.';
+    reason := format('The worker %s was not heard of within its lease.', lost.worker);
     if lost.ahead then
       -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the
       -- next loss counts: a job that kills its workers does not do so for ever.
@@ -982,7 +985,7 @@ begin
     outcome := jobs_end_attempt(lost.id, lost.attempt, reason, true, null, false);
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
-      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', overdue = true where id = lost.id;
       is_busy := true;
       continue;
     end if;
@@ -1008,7 +1011,7 @@ begin
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for no key update of j skip locked
   ), prolonged as (
-    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun
+    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun, overdue = false
     from held where j.id = held.id returning j.id
   )
   select array_agg(id) into renewed from prolonged;
@@ -1541,7 +1544,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 begin
   update jobs
   set state = job.state, due_at = job.due_at, ready_at = job.ready_at, failures = job.failures, error = job.error,
-    failed_attempts = job.failed_attempts
+    failed_attempts = job.failed_attempts, overdue = false
   where id = job.id;
 end
 $function$;
@@ -1849,6 +1852,8 @@ create table "{schema}".jobs (
   due_at timestamptz,
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
+  -- For a running job: its lease has ended, and the end of the attempt has to wait for another transaction.
+  overdue boolean not null default false,
   enqueued_at timestamptz not null,
   -- Since when it could be claimed. Of a delayed job: from when on. Of a job that was claimed: the time before its claim.
   ready_at timestamptz not null default clock_timestamp(),

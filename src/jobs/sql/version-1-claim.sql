@@ -168,7 +168,9 @@ declare
   is_limited boolean := false;
   earlier_runs boolean := false;
 begin
-  if wanted = 0 and further > 0 then
+  if wanted = 0 and further > 0 and ttl_ms >= 1000 then
+    -- Before the wait: whoever asks for the jobs of a lost answer has to see that this claim runs.
+    perform pg_advisory_xact_lock_shared(jobs_claimant_lock(claimant));
     perform jobs_line_up(handled);
     asked_at := clock_timestamp();
   end if;
@@ -196,13 +198,13 @@ begin
     -- One that another transaction has locked is being settled, or waits for the end of that transaction. One whose lease is over may have
     -- run, and the claimant has forgotten it. It ends as a failure.
     select array_agg(mine.ctid) into again from (
-      select ctid from jobs where state = 'running' and worker = claimant and due_at > asked_at
+      select ctid from jobs where state = 'running' and worker = claimant and due_at > asked_at and not overdue
         and (id, attempt) not in (select * from unnest(known, attempts)) for no key update skip locked
     ) mine;
     fit := greatest(jobs_fitting(again, room), 1);
     -- Another statement may have one of them for a moment.
     earlier_runs := coalesce(cardinality(again), 0) > fit or coalesce(cardinality(again), 0) < (
-      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at
+      select count(*) from jobs where state = 'running' and worker = claimant and due_at > asked_at and not overdue
         and (id, attempt) not in (select * from unnest(known, attempts))
     );
     again := again[:fit];

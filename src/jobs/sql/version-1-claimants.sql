@@ -23,9 +23,9 @@ $function$;
 -- Waits in line with the other claims ahead for jobs of these names: at once, each of them would step over the rows that the others have locked.
 -- A transaction ends late where its claimant cannot read the answer, so the wait is short, and then the claim goes on all the same.
 create function "{schema}".jobs_line_up(handled text[]) returns void language plpgsql
-set search_path = "{schema}", pg_temp set lock_timeout = '500ms' as $function$
+set search_path = "{schema}", pg_temp set lock_timeout = '100ms' as $function$
 begin
-  perform pg_advisory_xact_lock(hashtextextended('holdfast claims ahead ' || handled::text, 0));
+  perform pg_advisory_xact_lock(hashtextextended('holdfast claims ahead ' || current_schema() || handled::text, 0));
 exception when lock_not_available then
   null;
 end

@@ -29,19 +29,20 @@ begin
   loop
     tried := tried + 1;
     -- Only tried, because rows are locked already. If another transaction has this group, or its next job, the job is looked at again after
-    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Its worker is forgotten: it cannot have the attempt again.
+    -- a second. Otherwise a hundred such jobs would be all that any claim looks at. Until then it is overdue: a claim of
+    -- its worker does not deliver it once more.
     if lost.group_key is not null and not (
       pg_try_advisory_xact_lock(jobs_group_lock(lost.group_key)) and jobs_lock_next(lost.group_key, 1)
     ) then
-      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', overdue = true where id = lost.id;
       continue;
     end if;
     -- Each try of a key may take 20 ms, and others wait for what is locked here. The next claims try the others, one by one.
     if is_busy and lost.unique_key is not null then
-      update jobs set due_at = clock_timestamp() + interval '200 ms', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '200 ms', overdue = true where id = lost.id;
       continue;
     end if;
-    reason := coalesce('The worker ' || lost.worker, 'Its worker') || ' was not heard of within its lease.';
+    reason := format('The worker %s was not heard of within its lease.', lost.worker);
     if lost.ahead then
       -- Given back without a failure, because it may not have begun. The error keeps it from being claimed ahead again, so the
       -- next loss counts: a job that kills its workers does not do so for ever.
@@ -51,7 +52,7 @@ begin
     outcome := jobs_end_attempt(lost.id, lost.attempt, reason, true, null, false);
     if outcome = 'busy' then
       -- Looked at again after a second. Otherwise every claim would wait for the same transaction.
-      update jobs set due_at = clock_timestamp() + interval '1 s', worker = null where id = lost.id;
+      update jobs set due_at = clock_timestamp() + interval '1 s', overdue = true where id = lost.id;
       is_busy := true;
       continue;
     end if;
@@ -77,7 +78,7 @@ begin
     join jobs j on j.id = e.id and j.attempt = e.attempt and coalesce(j.state = 'running', false)
     for no key update of j skip locked
   ), prolonged as (
-    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun
+    update jobs j set due_at = clock_timestamp() + ttl_ms * interval '1 ms', ahead = j.ahead and not held.begun, overdue = false
     from held where j.id = held.id returning j.id
   )
   select array_agg(id) into renewed from prolonged;

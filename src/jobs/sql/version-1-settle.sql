@@ -128,7 +128,7 @@ set search_path = "{schema}", pg_temp set enable_seqscan = off set plan_cache_mo
 begin
   update jobs
   set state = job.state, due_at = job.due_at, ready_at = job.ready_at, failures = job.failures, error = job.error,
-    failed_attempts = job.failed_attempts
+    failed_attempts = job.failed_attempts, overdue = false
   where id = job.id;
 end
 $function$;

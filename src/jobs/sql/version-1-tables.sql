@@ -41,6 +41,8 @@ create table "{schema}".jobs (
   due_at timestamptz,
   -- For a running job: the worker claimed the job before it had a place for it, so it may not have begun the job.
   ahead boolean not null default false,
+  -- For a running job: its lease has ended, and the end of the attempt has to wait for another transaction.
+  overdue boolean not null default false,
   enqueued_at timestamptz not null,
   -- Since when it could be claimed. Of a delayed job: from when on. Of a job that was claimed: the time before its claim.
   ready_at timestamptz not null default clock_timestamp(),
