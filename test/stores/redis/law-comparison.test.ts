@@ -10,8 +10,8 @@ import { newClient } from './clients.ts'
 import { clockClient } from './clock-client.ts'
 import { soundRooms } from './sound-rooms.ts'
 
-/** Longer than a new group takes more waiters. */
-const NO_MORE_JOIN_MS = 60
+/** How long a new group takes more waiters. */
+const JOINING_MS = 20
 
 let server: RedisServer
 beforeAll(async () => {
@@ -47,15 +47,28 @@ test('waiters that are remembered as groups follow the law step by step, with ti
   }
   const inOrder = { ...boundStore(groups), renew: renewInOrder }
   const store = soundRooms(inOrder, server.url, () => now)
-  // The store lets a waiter join the group that it began a moment ago. By the clock of this test that moment may be seconds, and then
-  // the server would hear of waiters that it has forgotten. So each step of that clock ends the moment.
+  // The store lets a waiter join the group that it began a moment ago, which a timer ends. By the clock of this test that moment may be
+  // seconds, and then the server would hear of waiters that it has forgotten. So each step of that clock ends the moment.
+  // The store also asks about a whole group only for as long as the server remembers it.
   const own = performance.now.bind(performance)
   let ahead = 0
   const clock = vi.spyOn(performance, 'now').mockImplementation(() => own() + ahead)
   onTestFinished(() => clock.mockRestore())
+  const setTimer = globalThis.setTimeout
+  const endings = new Set<() => void>()
+  const timers = vi.spyOn(globalThis, 'setTimeout').mockImplementation(((run: () => void, ms?: number) => {
+    if (ms !== JOINING_MS) return setTimer(run, ms)
+    const end = () => {
+      if (endings.delete(end)) run()
+    }
+    endings.add(end)
+    return setTimer(end, ms)
+  }) as typeof setTimeout)
+  onTestFinished(() => timers.mockRestore())
   const setTime = (ms: number): Promise<void> => {
+    if (now > 0) ahead += Math.max(0, ms - now)
     now = Math.max(now, ms)
-    ahead += NO_MORE_JOIN_MS
+    for (const end of endings) end()
     return client.setTime(ms)
   }
   await followsTheLaw({ store, setTime, setsBack: true, grants: true, histories: 300 }, { timesEach: 20 })
