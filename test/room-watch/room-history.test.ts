@@ -28,6 +28,17 @@ function look(history: RoomHistory, at: number, held: readonly string[], isCut =
   history.look(new Map(rooms), { at, begunMs: performance.now(), isCut })
 }
 
+/** Looks that were cut, which find these holders. */
+function cutLooks(history: RoomHistory): (at: number, ids: Readonly<Record<string, string>>) => void {
+  return (at, ids) => {
+    const rooms = Object.entries(ids).map(([key, id]): [string, InspectedRoom] => [
+      key,
+      { key, holders: [{ ...HOLDER, id }], queue: [], closedMs: 0 },
+    ])
+    history.look(new Map(rooms), { at, begunMs: performance.now(), isCut: true })
+  }
+}
+
 test('no more losses are read from a file than are kept, and the newest stay', () => {
   const holds = ['a', 'b', 'c', 'd', 'e'].map((id) => kept(id, { untilAt: 2000, end: 'expired' }))
   const file: HistoryFile = { load: () => ({ holds, watched: [] }), save: () => true }
@@ -144,13 +155,7 @@ test('after looks that were cut, a complete one ends the holds that are gone', (
 
 test('a key that comes back into a look that was cut has its present holder', () => {
   const history = new RoomHistory(LIMITS)
-  const lookAt = (at: number, ids: Record<string, string>) => {
-    const rooms = Object.entries(ids).map(([key, id]): [string, InspectedRoom] => [
-      key,
-      { key, holders: [{ ...HOLDER, id }], queue: [], closedMs: 0 },
-    ])
-    history.look(new Map(rooms), { at, begunMs: performance.now(), isCut: true })
-  }
+  const lookAt = cutLooks(history)
   lookAt(1000, { a: 'first' })
   lookAt(2000, { a: 'second' })
   lookAt(3000, { b: 'other' })
@@ -300,13 +305,7 @@ test('after the clock was set back, the time that was watched ends now', () => {
 
 test('what is known of a key begins anew when a look reads it that others have left out', () => {
   const history = new RoomHistory(LIMITS)
-  const lookAt = (at: number, ids: Record<string, string>) => {
-    const rooms = Object.entries(ids).map(([key, id]): [string, InspectedRoom] => [
-      key,
-      { key, holders: [{ ...HOLDER, id }], queue: [], closedMs: 0 },
-    ])
-    history.look(new Map(rooms), { at, begunMs: performance.now(), isCut: true })
-  }
+  const lookAt = cutLooks(history)
   lookAt(1000, { a: 'one' })
   lookAt(2000, { b: 'one' })
   expect(history.of('b')?.samples).toMatchObject([{ at: 2000 }])
