@@ -77,7 +77,7 @@ export class RecordFile implements HistoryFile {
       for (const each of changed) hold.run(...valuesOf(each))
       watch.run(fromAt, untilAt)
       unwatch.run(untilAt)
-      // It is far ahead where the clock was set back.
+      // After the clock was set back, `#trimAt` is far ahead.
       if (untilAt >= this.#trimAt || untilAt < this.#trimAt - TRIM_EVERY_MS) {
         this.#trimAt = untilAt + TRIM_EVERY_MS
         trimHolds.run(keptSinceAt)

@@ -107,7 +107,7 @@ function duringOf(request: FastifyRequest, response: OutgoingResponse | undefine
   return signal
 }
 
-/** One for each response, so that all calls of a request are known to be those of one. */
+/** One signal for each response. By it the request locks know which calls belong to one request. */
 const signals = new WeakMap<OutgoingResponse, AbortSignal>()
 
 /**

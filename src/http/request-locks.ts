@@ -108,7 +108,7 @@ class LocksOfRequests implements RequestLocks {
   readonly #waits = new Set<AbortController>()
   readonly #ongoing = new Set<Promise<unknown>>()
   /** How many keys a request has. Until it has none, it may take further ones, also while these locks close. */
-  readonly #working = new WeakMap<object, number>()
+  readonly #keyCounts = new WeakMap<object, number>()
   readonly #watch = new SignalWatch()
   #isClosed = false
 
@@ -162,17 +162,17 @@ class LocksOfRequests implements RequestLocks {
       return this.#locks.withLock(key, options, (lease) => work(lease, { signal: lease.signal }))
     }
     const gone = signalOf(during)
-    const isWorking = this.#working.has(during)
-    if (this.#isClosed && !isWorking) throw closing(key)
+    const hasKey = this.#keyCounts.has(during)
+    if (this.#isClosed && !hasKey) throw closing(key)
     gone.throwIfAborted()
     const signals = options.signal === undefined ? [gone] : [gone, options.signal]
-    const { signal, waited } = this.#beginWait(signals, { endsWithClose: !isWorking })
+    const { signal, waited } = this.#beginWait(signals, { endsWithClose: !hasKey })
     let worked = () => {}
-    let ended = () => {}
+    let uncount = () => {}
     try {
       return await this.#locks.withLock(key, { ...options, signal }, (lease) => {
         waited()
-        ended = this.#beginWork(during)
+        uncount = this.#countKey(during)
         // The client may have gone after the grant and before the promise of the grant has resolved.
         signal.throwIfAborted()
         // The signal of a response ends with it, and so does what the work leaves behind.
@@ -184,16 +184,16 @@ class LocksOfRequests implements RequestLocks {
     } finally {
       waited()
       worked()
-      ended()
+      uncount()
     }
   }
 
-  #beginWork(during: object): () => void {
-    this.#working.set(during, (this.#working.get(during) ?? 0) + 1)
+  #countKey(during: object): () => void {
+    this.#keyCounts.set(during, (this.#keyCounts.get(during) ?? 0) + 1)
     return () => {
-      const others = (this.#working.get(during) ?? 0) - 1
-      if (others > 0) this.#working.set(during, others)
-      else this.#working.delete(during)
+      const others = (this.#keyCounts.get(during) ?? 0) - 1
+      if (others > 0) this.#keyCounts.set(during, others)
+      else this.#keyCounts.delete(during)
     }
   }
 
